@@ -191,59 +191,74 @@ LogicalResult MuonOp::verify() { return verifyHyper(*this); }
 static constexpr double kLinear = 3.4445, kCubic = -4.775, kQuintic = 2.0315;
 static constexpr int kIterations = 5;
 
-/// One Newton-Schulz iteration: singular values come closer to 1.
-static Value iterate(OpBuilder &builder, Location loc, Value x) {
-  auto type = cast<RankedTensorType>(x.getType());
-  bool isTall = type.getDimSize(0) > type.getDimSize(1);
-  auto multiply = [&](Value lhs, Value rhs, bool transposeLhs = false,
+/// Elements of matrices that are updated together: enough to fill a GPU, and no
+/// more memory than that.
+static constexpr int64_t kMostElements = int64_t(1) << 26;
+
+/// One Newton-Schulz iteration of `batch` matrices: singular values come closer
+/// to 1.
+static Value iterate(OpBuilder &builder, Location loc, Value x, int64_t batch) {
+  ArrayRef<int64_t> shape = getShape(x);
+  bool isTall = shape[0] / batch > shape[1];
+  auto multiply = [&](Value lhs, Value rhs, double alpha, Value addend,
+                      double beta, bool transposeLhs = false,
                       bool transposeRhs = false) -> Value {
-    return MatmulOp::create(builder, loc, lhs, rhs, /*accumulator=*/Value(),
-                            transposeLhs, transposeRhs,
-                            /*result_type=*/TypeAttr());
+    return BatchMatmulOp::create(builder, loc, lhs, rhs, addend, transposeLhs,
+                                 transposeRhs, APFloat(alpha), APFloat(beta),
+                                 batch);
   };
-  auto add = [&](Value lhs, Value rhs, double alpha, double beta) -> Value {
-    return WeightedSumOp::create(builder, loc, lhs, rhs,
-                                 builder.getF64FloatAttr(alpha),
-                                 builder.getF64FloatAttr(beta));
-  };
-  Value a = multiply(x, x, isTall, !isTall);
-  Value b = add(a, multiply(a, a), kCubic, kQuintic);
-  return add(x, isTall ? multiply(x, b) : multiply(b, x), kLinear, 1.0);
+  Value a = multiply(x, x, 1, Value(), 0, isTall, !isTall);
+  Value b = multiply(a, a, kQuintic, a, kCubic);
+  return isTall ? multiply(x, b, 1, x, kLinear) : multiply(b, x, 1, x, kLinear);
 }
 
-/// All members of the group take one iteration after the other, so that
-/// products of the same sizes are neighbours.
-SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
-                                       ArrayRef<OptimizerOpInterface> group) {
-  Type full = builder.getF32Type(), element = getElementType().value_or(full);
-  SmallVector<MomentumOp> momenta;
-  SmallVector<Value> directions;
+/// New weights and momenta of matrices that lie one below the other meanwhile.
+static void updateTogether(OpBuilder &builder,
+                           ArrayRef<OptimizerOpInterface> group, Type element,
+                           SmallVectorImpl<Value> &results) {
+  OptimizerOpInterface first = group.front();
+  Location loc = first.getLoc();
+  SmallVector<Value> directions, momenta;
   for (OptimizerOpInterface member : group) {
-    Location loc = member.getLoc();
-    momenta.push_back(MomentumOp::create(builder, loc, member.getStates()[0],
-                                         member.getGradient(), member.getNorm(),
-                                         member.getLoss(), member.getHyper()));
-    Value direction = momenta.back().getDirection();
-    Value norm = GradientNormOp::create(builder, loc, direction,
-                                        /*squared=*/false);
-    Value unit = NormalizeOp::create(builder, loc, direction, norm);
-    directions.push_back(builder.createOrFold<CastOp>(loc, unit, element));
+    auto momentum = MomentumOp::create(
+        builder, member.getLoc(), member.getStates()[0], member.getGradient(),
+        member.getNorm(), member.getLoss(), member.getHyper());
+    momenta.push_back(momentum.getNewMomentum());
+    directions.push_back(momentum.getDirection());
   }
+  int64_t batch = group.size();
+  Value x = builder.createOrFold<ConcatOp>(loc, directions, /*rows=*/true);
+  bool isFull = element.isF32();
+  x = NormalizeOp::create(builder, loc, x, batch,
+                          isFull ? TypeAttr() : TypeAttr::get(element));
   for (int i = 0; i < kIterations; ++i)
-    for (auto [member, direction] : llvm::zip_equal(group, directions))
-      direction = iterate(builder, member->getLoc(), direction);
-  ArrayRef<int64_t> shape = getShape(getWeight());
+    x = iterate(builder, loc, x, batch);
+  ArrayRef<int64_t> shape = getShape(first.getWeight());
+  SmallVector<Value> steps = {x};
+  if (batch > 1)
+    steps =
+        SplitOp::create(builder, loc, x, SmallVector<int64_t>(batch, shape[0]),
+                        /*rows=*/true)
+            .getParts();
   double scale = 0.2 * std::sqrt(double(std::max(shape[0], shape[1])));
-  SmallVector<Value> results;
   for (auto &&[member, momentum, direction] :
-       llvm::zip_equal(group, momenta, directions)) {
+       llvm::zip_equal(group, momenta, steps)) {
     OptimizerOpInterface step = member;
-    direction = builder.createOrFold<CastOp>(step.getLoc(), direction, full);
     results.push_back(TakeStepOp::create(
         builder, step.getLoc(), step.getWeight(), direction, step.getNorm(),
         step.getLoss(), step.getHyper(), APFloat(scale), step.getDecay()));
-    results.push_back(momentum.getNewMomentum());
+    results.push_back(momentum);
   }
+}
+
+SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
+                                       ArrayRef<OptimizerOpInterface> group) {
+  Type element = getElementType().value_or(builder.getF32Type());
+  int64_t elements = getWeight().getType().getNumElements();
+  size_t most = std::max<int64_t>(kMostElements / elements, 1);
+  SmallVector<Value> results;
+  for (; !group.empty(); group = group.drop_front(std::min(most, group.size())))
+    updateTogether(builder, group.take_front(most), element, results);
   return results;
 }
 
@@ -284,43 +299,63 @@ SmallVector<Value> MomentumOp::buildElements(ImplicitLocOpBuilder &b,
   return {select(s[2], m1, m), beta1 * m1 + (1 - beta1) * g};
 }
 
+/// Whether the rows of `value` are those of `batch` matrices with elements.
+static LogicalResult checkBatch(Operation *op, StringRef name, Value value,
+                                int64_t batch) {
+  if (failed(checkNotEmpty(op, name, value)))
+    return failure();
+  return checkMultiple(op, ("rows of " + name).str(), getShape(value)[0],
+                       "batch", batch);
+}
+
 LogicalResult NormalizeOp::inferReturnTypes(MLIRContext *,
                                             std::optional<Location>,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
+  auto type = cast<RankedTensorType>(adaptor.getInput().getType());
+  types.push_back(
+      type.clone(adaptor.getResultType().value_or(type.getElementType())));
   return success();
 }
 
-unsigned NormalizeOp::getNumElementOperands() { return 1; }
-int64_t NormalizeOp::getFlopsPerElement() { return 1; }
-
-SmallVector<Value> NormalizeOp::buildScalars(TileBuilder &b,
-                                             ValueRange operands) {
-  return {1 / (b.loadScalar(operands[0], {}) + 1e-7)};
+LogicalResult NormalizeOp::verify() {
+  return checkBatch(*this, "input", getInput(), getBatch());
 }
 
-SmallVector<Value> NormalizeOp::buildElements(ImplicitLocOpBuilder &b,
-                                              ValueRange elements,
-                                              ValueRange scalars) {
-  return {Expr(b, elements[0]) * Expr(b, scalars[0])};
-}
-
-LogicalResult WeightedSumOp::inferReturnTypes(MLIRContext *,
+LogicalResult BatchMatmulOp::inferReturnTypes(MLIRContext *,
                                               std::optional<Location>,
                                               Adaptor adaptor,
                                               SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getLhs().getType());
+  int64_t batch = std::max<int64_t>(adaptor.getBatch(), 1);
+  auto lhs = cast<RankedTensorType>(adaptor.getLhs().getType());
+  ArrayRef<int64_t> rhs = getShape(adaptor.getRhs());
+  int64_t rows =
+      adaptor.getTransposeLhs() ? lhs.getDimSize(1) * batch : lhs.getDimSize(0);
+  int64_t columns = adaptor.getTransposeRhs() ? rhs[0] / batch : rhs[1];
+  types.push_back(lhs.clone({rows, columns}));
   return success();
 }
 
-SmallVector<Value> WeightedSumOp::buildElements(ImplicitLocOpBuilder &b,
-                                                ValueRange x) {
-  return {Expr(b, x[0]) * getAlpha().convertToDouble() +
-          Expr(b, x[1]) * getBeta().convertToDouble()};
+LogicalResult BatchMatmulOp::verify() {
+  int64_t batch = getBatch();
+  if (failed(checkBatch(*this, "lhs", getLhs(), batch)) ||
+      failed(checkBatch(*this, "rhs", getRhs(), batch)))
+    return failure();
+  if (getElementTypeOrSelf(getLhs()) != getElementTypeOrSelf(getRhs()))
+    return emitOpError("multiplies ")
+           << getLhs().getType() << " by " << getRhs().getType();
+  if (getAddend() && getAddend().getType() != getType())
+    return emitOpError("adds ")
+           << getAddend().getType() << " to a matmul of type " << getType();
+  if (!getAddend() && !getBeta().isZero())
+    return emitOpError("multiplies no addend by ")
+           << getBeta().convertToDouble();
+  ArrayRef<int64_t> lhs = getShape(getLhs()), rhs = getShape(getRhs());
+  return checkEqual(*this, getTransposeLhs() ? "rows of lhs" : "columns of lhs",
+                    getTransposeLhs() ? lhs[0] / batch : lhs[1],
+                    getTransposeRhs() ? "columns of rhs" : "rows of rhs",
+                    getTransposeRhs() ? rhs[1] : rhs[0] / batch);
 }
-
-int64_t WeightedSumOp::getFlopsPerElement() { return 3; }
 
 LogicalResult TakeStepOp::inferReturnTypes(MLIRContext *,
                                            std::optional<Location>,

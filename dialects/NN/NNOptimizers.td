@@ -166,41 +166,60 @@ def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
   let hasVerifier = 1;
 }
 
-def NN_NormalizeOp : NN_GraphOp<"normalize", [NN_ElementwiseUpdate]> {
+/// Matrices of one shape, one below the other.
+class NN_StackedOp<string mnemonic> : NN_GraphOp<mnemonic> {
   let opDocGroup = NSA_DocGroup<"Optimizers">;
-  let summary = "a tensor divided by its norm";
+  let hasVerifier = 1;
+}
+
+def NN_NormalizeOp : NN_StackedOp<"normalize"> {
+  let summary = "matrices divided by their norms";
   let description = [{
-    `y = x / (norm + 1e-7)`.
+    The rows of `x` are those of `batch` matrices, one below the other. Each is
+    divided by its Frobenius norm in fp32, and rounded to `result_type` if given:
+    `y = x / (|x| + 1e-7)`.
 
     Example:
 
     ```mlir
-    %y = nn.normalize %x, %norm : (tensor<32x48xf32>, tensor<f32>) -> tensor<32x48xf32>
+    %y = nn.normalize %x {batch = 2 : i64, result_type = bf16} : (tensor<64x48xf32>) -> tensor<64x48xbf16>
     ```
   }];
-  let arguments = (ins NSA_F32Tensor:$input, NSA_F32Scalar:$norm);
-  let results = (outs NSA_F32Tensor:$output);
+  let arguments = (ins NSA_F32TensorOfRank<2>:$input, NSA_PositiveI64:$batch,
+                       OptionalAttr<NN_FloatElementTypeAttr>:$result_type);
+  let results = (outs NSA_FloatTensorOfRank<2>:$output);
   let resultNames = [{"unit"}];
 }
 
-def NN_WeightedSumOp : NN_GraphOp<"weighted_sum", [
-    AllTypesMatch<["lhs", "rhs"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Optimizers">;
-  let summary = "elementwise sum with a factor each";
+def NN_BatchMatmulOp : NN_StackedOp<"batch_matmul"> {
+  let summary = "matmuls of equal sizes";
   let description = [{
-    `y = alpha * lhs + beta * rhs`, in fp32, rounded once to the element type.
+    The rows of each operand and of the result are those of `batch` matrices, one
+    below the other. For each of them, with `op` the transposition asked for,
+
+    ```
+    y = alpha * op(lhs) . op(rhs) + beta * addend
+    ```
+
+    accumulated in fp32 and rounded once; without an `addend` that term is missing.
 
     Example:
 
     ```mlir
-    %y = nn.weighted_sum %a, %b {alpha = 3.4445 : f64, beta = 1.0 : f64}
-        : (tensor<32x48xf32>, tensor<32x48xf32>) -> tensor<32x48xf32>
+    %a = nn.batch_matmul %x, %x {alpha = 1.0 : f64, batch = 2 : i64, beta = 0.0 : f64, transpose_rhs}
+        : (tensor<8x6xf32>, tensor<8x6xf32>) -> tensor<8x4xf32>
+    %b = nn.batch_matmul %a, %a, %a {alpha = 2.0 : f64, batch = 2 : i64, beta = -4.0 : f64}
+        : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$lhs, NSA_FloatTensor:$rhs,
-                       NSA_ScaleAttr:$alpha, NSA_ScaleAttr:$beta);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultNames = [{"sum"}];
+  let arguments = (ins NSA_FloatTensorOfRank<2>:$lhs,
+                       NSA_FloatTensorOfRank<2>:$rhs,
+                       Optional<NSA_FloatTensorOfRank<2>>:$addend,
+                       UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
+                       NSA_ScaleAttr:$alpha, NSA_ScaleAttr:$beta,
+                       NSA_PositiveI64:$batch);
+  let results = (outs NSA_FloatTensorOfRank<2>:$output);
+  let resultNames = [{"product"}];
 }
 
 def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
@@ -214,7 +233,7 @@ def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
     w' = w - lr * scale * direction
     ```
 
-    If `norm` or `loss` is not finite, the weight stays as it is.
+    in fp32, whatever the type of `direction`. If `norm` or `loss` is not finite, the weight stays as it is.
 
     Example:
 
@@ -223,7 +242,7 @@ def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
         : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>) -> tensor<32x48xf32>
     ```
   }];
-  let arguments = (ins NSA_F32Tensor:$weight, NSA_F32Tensor:$direction,
+  let arguments = (ins NSA_F32Tensor:$weight, NSA_FloatTensor:$direction,
                        NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
                        NSA_F32TensorOfRank<1>:$hyper, NSA_ScaleAttr:$scale,
                        UnitAttr:$decay);

@@ -375,7 +375,7 @@ LogicalResult KernelOp::verify() {
 void GemmOp::getReads(SmallVectorImpl<Value> &values) {
   values.append({getLhs(), getRhs()});
   if (!getBeta().isZero())
-    values.push_back(getOut());
+    values.push_back(getAddend() ? getAddend() : Value(getOut()));
 }
 
 void GemmOp::getWrites(SmallVectorImpl<Value> &values) {
@@ -388,7 +388,7 @@ struct Matrix {
 };
 } // namespace
 
-static Matrix getMatrix(Value value, bool transpose = false) {
+static Matrix getMatrix(Value value, int64_t batch, bool transpose = false) {
   auto type = cast<MemRefType>(value.getType());
   Matrix matrix;
   if (type.getRank() > 0) {
@@ -396,21 +396,28 @@ static Matrix getMatrix(Value value, bool transpose = false) {
     for (int64_t extent : type.getShape().drop_back())
       matrix.rows *= extent;
   }
+  matrix.rows /= batch;
   if (transpose)
     std::swap(matrix.rows, matrix.columns);
   return matrix;
 }
 
 GemmOp::Sizes GemmOp::getSizes() {
-  Matrix lhs = getMatrix(getLhs(), getTransposeLhs());
-  Matrix rhs = getMatrix(getRhs(), getTransposeRhs());
+  int64_t batch = getBatch();
+  Matrix lhs = getMatrix(getLhs(), batch, getTransposeLhs());
+  Matrix rhs = getMatrix(getRhs(), batch, getTransposeRhs());
   return {lhs.rows, rhs.columns, lhs.columns};
 }
 
 LogicalResult GemmOp::verify() {
-  Matrix lhs = getMatrix(getLhs(), getTransposeLhs());
-  Matrix rhs = getMatrix(getRhs(), getTransposeRhs());
-  Matrix out = getMatrix(getOut());
+  int64_t batch = getBatch();
+  for (Value operand : {getLhs(), getRhs(), getOut()})
+    if (int64_t rows = getMatrix(operand, /*batch=*/1).rows; rows % batch != 0)
+      return emitOpError("has ")
+             << rows << " rows, which are no " << batch << " matrices";
+  Matrix lhs = getMatrix(getLhs(), batch, getTransposeLhs());
+  Matrix rhs = getMatrix(getRhs(), batch, getTransposeRhs());
+  Matrix out = getMatrix(getOut(), batch);
   if (lhs.columns != rhs.rows)
     return emitOpError("multiplies ")
            << lhs.rows << "x" << lhs.columns << " by " << rhs.rows << "x"
@@ -422,6 +429,8 @@ LogicalResult GemmOp::verify() {
   Value root = getMemoryRoot(getOut());
   if (root == getMemoryRoot(getLhs()) || root == getMemoryRoot(getRhs()))
     return emitOpError("writes memory that it multiplies");
+  if (getAddend() && root == getMemoryRoot(getAddend()))
+    return emitOpError("writes memory that it adds");
   return success();
 }
 
@@ -435,7 +444,8 @@ static DataType getFloatDataType(Value value) {
 uint64_t GemmOp::getWorkspaceSize() {
   auto [m, n, k] = getSizes();
   return gemmWorkspace(m, n, k, getFloatDataType(getLhs()),
-                       getFloatDataType(getRhs()), getFloatDataType(getOut()))
+                       getFloatDataType(getRhs()), getFloatDataType(getOut()),
+                       getBatch())
       .bytes;
 }
 

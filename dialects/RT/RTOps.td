@@ -311,15 +311,18 @@ def RT_LaunchOp : RT_Command<"launch", [], [
   }];
 }
 
-def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
+def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"], [
+    OptionalTypesMatchWith<"addend has the type of out", "out", "addend",
+                           "$_self">]> {
   let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "matmul";
   let description = [{
-    `out = op(lhs) . op(rhs) + beta * out`, accumulated in fp32, where `op` transposes
-    if `transpose_lhs` or `transpose_rhs` says so. Each operand is seen as a matrix: its
-    last dimension is the columns, the product of the others the rows. `workspace`
-    holds fp32 copies of narrower operands, once planned. `out` may not share memory with
-    `lhs` or `rhs`. With `beta = 0` the old content of `out` is not read.
+    `out = alpha * op(lhs) . op(rhs) + beta * addend`, accumulated in fp32, where `op`
+    transposes if `transpose_lhs` or `transpose_rhs` says so; without an `addend`, it
+    is `out`. Each operand is seen as a matrix: its last dimension is the columns, the
+    product of the others the rows, which are those of the `batch` matrices one below the
+    other. `workspace` holds fp32 copies of narrower operands, once planned. `out` may
+    not share memory with the others. With `beta = 0` the addend is not read.
 
     Example:
 
@@ -327,24 +330,34 @@ def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
     rt.gemm %x, %w, %y : memref<2x64x32xf32>, memref<32x48xf32>, memref<2x64x48xf32>
     rt.gemm %x, %dy, %dw {beta = 1.0 : f32, transpose_lhs}
         : memref<2x64x32xf32>, memref<2x64x48xf32>, memref<32x48xf32>
+    rt.gemm %a, %a, %b plus %a {alpha = 2.0 : f32, batch = 2 : i64, beta = -4.0 : f32}
+        : memref<8x4xf32>, memref<8x4xf32>, memref<8x4xf32>
     ```
   }];
   let arguments = (ins
     Arg<RT_FloatMemory, "", [MemRead]>:$lhs,
     Arg<RT_FloatMemory, "", [MemRead]>:$rhs,
     Arg<RT_FloatMemory, "", [MemRead, MemWrite]>:$out,
+    Arg<Optional<RT_FloatMemory>, "", [MemRead]>:$addend,
     UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
     DefaultValuedAttr<F32Attr, "0.0f">:$beta,
-    OptionalAttr<RT_SliceAttr>:$workspace);
+    OptionalAttr<RT_SliceAttr>:$workspace,
+    DefaultValuedAttr<F32Attr, "1.0f">:$alpha,
+    DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$batch);
   let assemblyFormat = [{
-    $lhs `,` $rhs `,` $out (`workspace` $workspace^)? attr-dict
+    $lhs `,` $rhs `,` $out (`plus` $addend^)? (`workspace` $workspace^)? attr-dict
     `:` type($lhs) `,` type($rhs) `,` type($out)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    /// Rows (m) and columns (n) of `out` and the summed length (k).
+    /// Of a matrix of the batch, rows (m) and columns (n) of `out` and the
+    /// summed length (k).
     struct Sizes { int64_t m, n, k; };
     Sizes getSizes();
+    /// Whether it is more than `out = op(lhs) . op(rhs) + beta * out`.
+    bool isExtended() {
+      return getAddend() || getBatch() != 1 || !getAlpha().isExactlyValue(1.0);
+    }
   }];
 }
 

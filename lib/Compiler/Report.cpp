@@ -44,7 +44,10 @@ static void describeGemm(rt::GemmOp gemm, CommandReport &report) {
   report.call = llvm::formatv(
       "sgemm_{0}{1} {2}x{3}x{4}", gemm.getTransposeLhs() ? 't' : 'n',
       gemm.getTransposeRhs() ? 't' : 'n', sizes.m, sizes.n, sizes.k);
-  report.flops = uint64_t(2) * sizes.m * sizes.n * sizes.k;
+  if (gemm.getBatch() > 1)
+    report.call += " x " + std::to_string(gemm.getBatch());
+  report.flops =
+      uint64_t(2) * sizes.m * sizes.n * sizes.k * uint64_t(gemm.getBatch());
 }
 
 std::vector<CommandReport> nsa::describeCommands(ModuleOp module,

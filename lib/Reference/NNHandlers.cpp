@@ -241,6 +241,23 @@ static void addTraining(Evaluator &evaluator) {
     out.push_back(std::move(momentum));
     return success();
   });
+  addSimple<NormalizeOp>(evaluator, [](NormalizeOp op, Operands in) {
+    std::optional<Type> element = op.getResultType();
+    return normalizeMatrices(*in[0], op.getBatch(), [&](double x) {
+      return element ? roundTo(*element, x) : x;
+    });
+  });
+  addSimple<BatchMatmulOp>(evaluator, [](BatchMatmulOp op, Operands in) {
+    Tensor out =
+        batchMatmul(*in[0], *in[1], op.getTransposeLhs(), op.getTransposeRhs(),
+                    op.getBatch(), shapeOf(op.getOutput()));
+    for (size_t i = 0; i < out.data.size(); ++i) {
+      out.data[i] *= op.getAlpha().convertToDouble();
+      if (op.getAddend())
+        out.data[i] += op.getBeta().convertToDouble() * in[2]->data[i];
+    }
+    return out;
+  });
   evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
     Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
     adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],

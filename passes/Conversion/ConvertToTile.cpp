@@ -3,6 +3,7 @@
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNOptimizers.h"
 #include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -38,8 +39,8 @@ private:
 /// Library calls, views and fills are no kernels.
 static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
-         isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::FlattenOp,
-             nn::UnflattenOp, nn::AllReduceOp, nn::SliceShardOp,
+         isa<nn::MatmulOp, nn::BatchMatmulOp, nn::FillOp, nn::ConcatOp,
+             nn::FlattenOp, nn::UnflattenOp, nn::AllReduceOp, nn::SliceShardOp,
              nn::AllGatherOp>(op);
 }
 

@@ -65,6 +65,7 @@ private:
   bool claim(ArrayRef<StringRef> tensors);
   StringRef collect(OptimizerOpInterface update);
   StringRef getGradientTensor(Value gradient);
+  void collectGradient(OptimizerOpInterface update);
   void arrange(Group &group);
   bool fits(const Group &group);
   void fuse(Group &group);
@@ -82,8 +83,9 @@ private:
   /// By the optimizer, its attributes, norm, loss and hyper.
   llvm::MapVector<std::tuple<Attribute, Attribute, Value, Value, Value>, Group>
       groups;
-  /// The gradients of all fused groups.
-  Parts gradients;
+  /// The gradients of all fused groups, and of updates that are not
+  /// elementwise.
+  Parts gradients, others;
   llvm::StringSet<> claimed;
   unsigned numReplaced = 0;
 };
@@ -147,6 +149,14 @@ bool UpdateFuser::claim(ArrayRef<StringRef> tensors) {
     return false;
   claimed.insert_range(tensors);
   return true;
+}
+
+/// Norm and fills are of all gradients, however their weights are updated.
+void UpdateFuser::collectGradient(OptimizerOpInterface update) {
+  Value gradient = update.getGradient();
+  StringRef tensor = getGradientTensor(gradient);
+  if (!tensor.empty() && claim(tensor))
+    others.append(gradient, tensor);
 }
 
 /// Adds an update to its group. Returns why it has to stay as it is, or
@@ -316,14 +326,19 @@ void UpdateFuser::fuseFills() {
 
 unsigned UpdateFuser::run() {
   SmallVector<nn::GradientNormOp> norms(function.getOps<nn::GradientNormOp>());
-  for (auto update : function.getOps<OptimizerOpInterface>())
+  for (auto update : function.getOps<OptimizerOpInterface>()) {
+    if (!update.isElementwise())
+      collectGradient(update);
     if (StringRef obstacle = collect(update); !obstacle.empty())
       refuse(update, obstacle);
+  }
   for (auto &[scalars, group] : groups) {
     arrange(group);
     if (fits(group))
       fuse(group);
   }
+  others.reorder(layout.arrange(others.tensors));
+  gradients.append(others);
   if (gradients.tensors.empty())
     return 0;
   if (gradients.getLength() > kMaxLength) {

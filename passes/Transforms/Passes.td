@@ -635,7 +635,7 @@ def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
     An optimizer that is not elementwise says which operations its step is made
     of (`buildUpdate` of `OptimizerOpInterface`). It is asked once for all updates
     of a function that have weights of one type, the same attributes and the same
-    scalars, so that it can order the products of equal shapes.
+    scalars, so that products of equal shapes can be one batch.
 
     Example:
 
@@ -647,13 +647,10 @@ def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
 
     ```mlir
     %m1, %u = nn.momentum %m, %g, %norm, %loss, %hyper : (tensor<4x8xf32>, ...
-    %n = nn.gradient_norm %u : (tensor<4x8xf32>) -> tensor<f32>
-    %x = nn.normalize %u, %n : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
-    %a = nn.matmul %x, %x {transpose_rhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
-    %aa = nn.matmul %a, %a : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-    %b = nn.weighted_sum %a, %aa {alpha = -4.775 : f64, beta = 2.0315 : f64} : (tensor<4x4xf32>, ...
-    %bx = nn.matmul %b, %x : (tensor<4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-    %x1 = nn.weighted_sum %x, %bx {alpha = 3.4445 : f64, beta = 1.0 : f64} : (tensor<4x8xf32>, ...
+    %x = nn.normalize %u {batch = 1 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %a = nn.batch_matmul %x, %x {alpha = 1.0 : f64, batch = 1 : i64, beta = 0.0 : f64, transpose_rhs} : ... -> tensor<4x4xf32>
+    %b = nn.batch_matmul %a, %a, %a {alpha = 2.0315 : f64, batch = 1 : i64, beta = -4.775 : f64} : ... -> tensor<4x4xf32>
+    %x1 = nn.batch_matmul %b, %x, %x {alpha = 1.0 : f64, batch = 1 : i64, beta = 3.4445 : f64} : ... -> tensor<4x8xf32>
     %w1 = nn.take_step %w, %x1, %norm, %loss, %hyper {scale = 0.5657 : f64} : (tensor<4x8xf32>, ...
     ```
   }];

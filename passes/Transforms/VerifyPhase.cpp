@@ -80,7 +80,7 @@ static AllowedOps getAllowedOps(Phase phase) {
     return {{"builtin.module", "func", "nsa", "nn"}, {}};
   case Phase::Kernel:
     return {{"builtin.module", "func", "tile.kernel", "tile.launch",
-             "nn.matmul", "nn.split_heads", "nn.merge_heads",
+             "nn.matmul", "nn.batch_matmul", "nn.split_heads", "nn.merge_heads",
              "nn.recompute_barrier", "nn.fill", "nn.split", "nn.concat",
              "nn.flatten", "nn.unflatten", "nn.all_reduce", "nn.slice_shard",
              "nn.all_gather"},

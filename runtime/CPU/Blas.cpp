@@ -84,7 +84,7 @@ Result<Blas> Blas::open(const std::string &library) {
 void Blas::multiply(const BlasGemm &gemm) const {
   constexpr int rowMajor = 101, plain = 111, transposed = 112;
   sgemm(rowMajor, gemm.transposeLhs ? transposed : plain,
-        gemm.transposeRhs ? transposed : plain, gemm.m, gemm.n, gemm.k, 1.0f,
-        gemm.lhs, gemm.lhsLeading, gemm.rhs, gemm.rhsLeading, gemm.beta,
-        gemm.out, gemm.outLeading);
+        gemm.transposeRhs ? transposed : plain, gemm.m, gemm.n, gemm.k,
+        gemm.alpha, gemm.lhs, gemm.lhsLeading, gemm.rhs, gemm.rhsLeading,
+        gemm.beta, gemm.out, gemm.outLeading);
 }

@@ -12,7 +12,7 @@
 
 namespace nsa {
 
-/// A dense row-major matmul, out[m,n] = op(lhs) op(rhs) + beta * out,
+/// A dense row-major matmul, out[m,n] = alpha * op(lhs) op(rhs) + beta * out,
 /// on blocks of larger matrices: a leading dimension is the number of elements
 /// from one stored row to the next.
 struct BlasGemm {
@@ -22,7 +22,7 @@ struct BlasGemm {
   int lhsLeading;
   const float *rhs;
   int rhsLeading;
-  float beta;
+  float alpha, beta;
   float *out;
   int outLeading;
 };

@@ -210,7 +210,8 @@ Status CPUExecutable::startThreads() {
     pool->onEachThread([&](int64_t) {
       const float one = 1;
       float out = 0;
-      blas->multiply({1, 1, 1, false, false, &one, 1, &one, 1, 0, &out, 1});
+      blas->multiply({1, 1, 1, false, false, &one, 1, &one, 1, /*alpha=*/1,
+                      /*beta=*/0, &out, 1});
     });
   });
   return {};
@@ -238,19 +239,15 @@ Action CPUExecutable::resolve(const artifact::Launch &launch) const {
 
 Action CPUExecutable::resolve(const artifact::Gemm &gemm) const {
   char *workspace = gemm.workspace() ? address(*gemm.workspace()) : nullptr;
-  return GemmCommand{int64_t(gemm.m()),
-                     int64_t(gemm.n()),
-                     int64_t(gemm.k()),
-                     gemm.transpose_lhs(),
-                     gemm.transpose_rhs(),
-                     gemm.lhs_type(),
-                     gemm.rhs_type(),
-                     gemm.out_type(),
-                     gemm.beta(),
-                     address(*gemm.lhs()),
-                     address(*gemm.rhs()),
-                     address(*gemm.out()),
-                     workspace};
+  const Slice &addend = gemm.addend() ? *gemm.addend() : *gemm.out();
+  return GemmCommand{int64_t(gemm.m()),     int64_t(gemm.n()),
+                     int64_t(gemm.k()),     gemm.transpose_lhs(),
+                     gemm.transpose_rhs(),  gemm.lhs_type(),
+                     gemm.rhs_type(),       gemm.out_type(),
+                     int64_t(gemm.batch()), gemm.alpha(),
+                     gemm.beta(),           address(*gemm.lhs()),
+                     address(*gemm.rhs()),  address(addend),
+                     address(*gemm.out()),  workspace};
 }
 
 Action CPUExecutable::resolve(const artifact::Fill &fill) const {

@@ -61,10 +61,16 @@ static const float *widenOperand(DataType type, const void *operand,
   return wide;
 }
 
-/// The product of block `index`, in fp32.
+/// The product of block `index`, in fp32. Those of a matrix of the batch follow
+/// those of the one before.
 static void runBlock(const GemmCommand &gemm, const GemmSplit &split,
                      int64_t index, const float *lhs, const float *rhs,
                      float *out, const Blas &blas) {
+  int64_t matrix = index / (split.rowBlocks * split.columnBlocks);
+  index %= split.rowBlocks * split.columnBlocks;
+  lhs += matrix * gemm.m * gemm.k;
+  rhs += matrix * gemm.k * gemm.n;
+  out += matrix * gemm.m * gemm.n;
   int64_t row = index / split.columnBlocks * split.rowStep;
   int64_t column = index % split.columnBlocks * split.columnStep;
   BlasGemm block;
@@ -77,6 +83,7 @@ static void runBlock(const GemmCommand &gemm, const GemmSplit &split,
   block.lhsLeading = int(gemm.transposeLhs ? gemm.m : gemm.k);
   block.rhs = rhs + (gemm.transposeRhs ? column * gemm.k : column);
   block.rhsLeading = int(gemm.transposeRhs ? gemm.k : gemm.n);
+  block.alpha = gemm.alpha;
   block.beta = gemm.beta;
   block.out = out + row * gemm.n + column;
   block.outLeading = int(gemm.n);
@@ -92,19 +99,22 @@ static void scale(float *out, float beta, int64_t begin, int64_t end) {
 void nsa::runGemm(const GemmCommand &gemm, const Blas &blas, ThreadPool &pool) {
   if (gemm.m == 0 || gemm.n == 0)
     return;
-  GemmWorkspace layout = gemmWorkspace(gemm.m, gemm.n, gemm.k, gemm.lhsType,
-                                       gemm.rhsType, gemm.outType);
-  const float *lhs = widenOperand(gemm.lhsType, gemm.lhs, gemm.m * gemm.k,
-                                  gemm.workspace + layout.lhs, pool);
-  const float *rhs = widenOperand(gemm.rhsType, gemm.rhs, gemm.k * gemm.n,
-                                  gemm.workspace + layout.rhs, pool);
-  int64_t count = gemm.m * gemm.n;
+  GemmWorkspace layout =
+      gemmWorkspace(gemm.m, gemm.n, gemm.k, gemm.lhsType, gemm.rhsType,
+                    gemm.outType, uint64_t(gemm.batch));
+  const float *lhs =
+      widenOperand(gemm.lhsType, gemm.lhs, gemm.batch * gemm.m * gemm.k,
+                   gemm.workspace + layout.lhs, pool);
+  const float *rhs =
+      widenOperand(gemm.rhsType, gemm.rhs, gemm.batch * gemm.k * gemm.n,
+                   gemm.workspace + layout.rhs, pool);
+  int64_t count = gemm.batch * gemm.m * gemm.n;
   bool wideOut = gemm.outType == DataType::F32;
   auto *out = reinterpret_cast<float *>(wideOut ? static_cast<char *>(gemm.out)
                                                 : gemm.workspace + layout.out);
-  if (!wideOut && gemm.beta != 0)
+  if (gemm.beta != 0 && out != gemm.addend)
     forPieces(pool, count, [&](int64_t begin, int64_t end) {
-      widen(gemm.outType, gemm.out, out, begin, end);
+      widen(gemm.outType, gemm.addend, out, begin, end);
     });
   if (gemm.k == 0) {
     forPieces(pool, count, [&](int64_t begin, int64_t end) {
@@ -112,7 +122,7 @@ void nsa::runGemm(const GemmCommand &gemm, const Blas &blas, ThreadPool &pool) {
     });
   } else {
     GemmSplit split = GemmSplit::of(gemm.m, gemm.n, gemm.k);
-    pool.parallelFor(split.rowBlocks * split.columnBlocks,
+    pool.parallelFor(gemm.batch * split.rowBlocks * split.columnBlocks,
                      [&](int64_t begin, int64_t end) {
                        for (int64_t i = begin; i < end; ++i)
                          runBlock(gemm, split, i, lhs, rhs, out, blas);

@@ -23,9 +23,12 @@ struct GemmCommand {
   int64_t m, n, k;
   bool transposeLhs, transposeRhs;
   DataType lhsType, rhsType, outType;
-  float beta;
+  int64_t batch;
+  float alpha, beta;
   const void *lhs;
   const void *rhs;
+  /// What `beta` is of: `out`, or memory apart.
+  const void *addend;
   void *out;
   /// gemmWorkspace().bytes bytes.
   char *workspace;

@@ -12,6 +12,7 @@ constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14;
 constexpr int kCompute32F = 68;
 constexpr int kDescTransposeA = 3, kDescTransposeB = 4;
 constexpr int kPreferenceWorkspace = 1;
+constexpr int kLayoutBatch = 5, kLayoutStride = 6;
 constexpr int kPlain = 0, kTransposed = 1;
 
 /// cublasLtMatmulHeuristicResult_t.
@@ -35,6 +36,8 @@ struct BlasLt::Functions {
   int (*LayoutCreate)(void **layout, int type, uint64_t rows, uint64_t cols,
                       int64_t leading);
   int (*LayoutDestroy)(void *layout);
+  int (*LayoutSetAttribute)(void *layout, int attribute, const void *value,
+                            size_t bytes);
   int (*PreferenceCreate)(void **preference);
   int (*PreferenceDestroy)(void *preference);
   int (*PreferenceSetAttribute)(void *preference, int attribute,
@@ -92,6 +95,7 @@ Result<std::unique_ptr<BlasLt>> BlasLt::open(const std::string &library) {
   opened->find(f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute");
   opened->find(f.LayoutCreate, "cublasLtMatrixLayoutCreate");
   opened->find(f.LayoutDestroy, "cublasLtMatrixLayoutDestroy");
+  opened->find(f.LayoutSetAttribute, "cublasLtMatrixLayoutSetAttribute");
   opened->find(f.PreferenceCreate, "cublasLtMatmulPreferenceCreate");
   opened->find(f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
   opened->find(f.PreferenceSetAttribute,
@@ -129,6 +133,17 @@ static int realType(DataType type) {
   }
 }
 
+/// Matrices of a batch begin `stride` elements one after the other.
+int BlasLt::setBatch(void *layout, int32_t batch, int64_t stride) const {
+  if (batch == 1)
+    return 0;
+  const Functions &f = *functions;
+  int status = f.LayoutSetAttribute(layout, kLayoutBatch, &batch, sizeof batch);
+  return status ? status
+                : f.LayoutSetAttribute(layout, kLayoutStride, &stride,
+                                       sizeof stride);
+}
+
 Result<unsigned> BlasLt::plan(const Matmul &p) {
   const Functions &f = *functions;
   // The destructor frees what a failure leaves.
@@ -154,7 +169,10 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
         f.LayoutCreate(&plan.d, out, p.n, p.m, p.n),
         f.PreferenceCreate(&preference),
         f.PreferenceSetAttribute(preference, kPreferenceWorkspace, &bytes,
-                                 sizeof bytes)})
+                                 sizeof bytes),
+        setBatch(plan.a, p.batch, p.k * p.n),
+        setBatch(plan.b, p.batch, p.m * p.k),
+        setBatch(plan.d, p.batch, p.m * p.n)})
     if (Status failed = check(status, "planning a product"); !failed) {
       if (preference)
         f.PreferenceDestroy(preference);
@@ -174,11 +192,11 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
 Status BlasLt::run(unsigned index, const MatmulMemory &memory,
                    Stream stream) const {
   const Plan &plan = plans[index];
-  const float one = 1;
-  return check(functions->Matmul(handle, plan.desc, &one, memory.rhs, plan.a,
-                                 memory.lhs, plan.b, &plan.product.beta,
-                                 memory.out, plan.d, memory.out, plan.d,
-                                 plan.heuristic.algorithm, memory.workspace,
-                                 plan.product.workspaceBytes, stream),
-               "cublasLtMatmul");
+  DevicePtr addend = memory.addend ? memory.addend : memory.out;
+  return check(
+      functions->Matmul(handle, plan.desc, &plan.product.alpha, memory.rhs,
+                        plan.a, memory.lhs, plan.b, &plan.product.beta, addend,
+                        plan.d, memory.out, plan.d, plan.heuristic.algorithm,
+                        memory.workspace, plan.product.workspaceBytes, stream),
+      "cublasLtMatmul");
 }

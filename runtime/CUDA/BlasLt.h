@@ -12,8 +12,9 @@
 
 namespace nsa::cuda {
 
-/// A dense row-major product, out[m,n] = op(lhs) op(rhs) + beta * out, with
-/// fp32 accumulation (never TF32).
+/// A dense row-major product, out[m,n] = alpha * op(lhs) op(rhs) + beta *
+/// addend, with fp32 accumulation (never TF32), of `batch` matrices that lie
+/// one after the other.
 struct Matmul {
   int64_t m, n, k;
   bool transposeLhs, transposeRhs;
@@ -21,11 +22,14 @@ struct Matmul {
   float beta;
   /// Memory for the library.
   uint64_t workspaceBytes;
+  float alpha = 1;
+  int32_t batch = 1;
 };
 
-/// Where the operands of a product lie, and memory for the library.
+/// Where the operands of a product lie, and memory for the library. Without an
+/// `addend` it is `out`.
 struct MatmulMemory {
-  DevicePtr lhs, rhs, out, workspace;
+  DevicePtr lhs, rhs, out, workspace, addend = 0;
 };
 
 /// cuBLASLt. Products are planned at load: the algorithm is
@@ -51,6 +55,7 @@ private:
   struct Plan;
 
   BlasLt();
+  int setBatch(void *layout, int32_t batch, int64_t stride) const;
   Status check(int status, const char *call) const;
 
   std::unique_ptr<Functions> functions;

@@ -183,6 +183,8 @@ static std::vector<Operand> operandsOf(const artifact::Artifact &root,
                 {&memory.out, own.out()}};
     if (own.workspace())
       operands.push_back({&memory.workspace, own.workspace()});
+    if (own.addend())
+      operands.push_back({&memory.addend, own.addend()});
   } else if (auto *fill = std::get_if<FillMemory>(&command)) {
     operands = {{&fill->out, described.action_as_Fill()->out()}};
   } else if (auto *copy = std::get_if<CopyMemory>(&command)) {
@@ -328,7 +330,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
       blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
                   gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
                   gemm.out_type(), gemm.beta(),
-                  gemm.workspace() ? gemm.workspace()->size() : 0});
+                  gemm.workspace() ? gemm.workspace()->size() : 0, gemm.alpha(),
+                  int32_t(gemm.batch())});
   if (!plan)
     return plan.takeError();
   return Command(RunGemm{*plan, memoryOf(gemm)});
@@ -336,7 +339,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
 
 MatmulMemory CUDAExecutable::memoryOf(const artifact::Gemm &gemm) const {
   return {address(*gemm.lhs()), address(*gemm.rhs()), address(*gemm.out()),
-          gemm.workspace() ? address(*gemm.workspace()) : 0};
+          gemm.workspace() ? address(*gemm.workspace()) : 0,
+          gemm.addend() ? address(*gemm.addend()) : 0};
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {

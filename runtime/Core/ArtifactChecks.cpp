@@ -290,6 +290,9 @@ bool Checker::check(const Gemm &gemm) {
   if (gemm.m() > limit || gemm.n() > limit || gemm.k() > limit)
     return fail("gemm of " + num(gemm.m()) + "x" + num(gemm.n()) + "x" +
                 num(gemm.k()) + ": a size is over " + num(limit));
+  if (gemm.batch() == 0 || gemm.batch() > limit)
+    return fail("gemm of a batch of " + num(gemm.batch()) +
+                ", which is not from 1 to " + num(limit));
   struct Operand {
     const char *name;
     const Slice *slice;
@@ -297,15 +300,22 @@ bool Checker::check(const Gemm &gemm) {
     uint64_t rows, columns;
   };
   const Operand operands[] = {
+      {"addend", gemm.addend(), gemm.out_type(), gemm.m(), gemm.n()},
       {"lhs", gemm.lhs(), gemm.lhs_type(), gemm.m(), gemm.k()},
       {"rhs", gemm.rhs(), gemm.rhs_type(), gemm.k(), gemm.n()},
       {"out", gemm.out(), gemm.out_type(), gemm.m(), gemm.n()}};
   for (const Operand &operand : operands) {
+    if (!operand.slice)
+      continue;
     if (operand.type > DataType::MAX || !isFloat(operand.type))
       return fail(std::string("gemm ") + operand.name +
                   " is not a float tensor");
-    // The sizes are below 2^31, so this fits.
-    uint64_t size = operand.rows * operand.columns * elementBytes(operand.type);
+    // The sizes are below 2^31, so a matrix fits; a batch may not.
+    uint64_t matrix =
+        operand.rows * operand.columns * elementBytes(operand.type);
+    if (matrix > UINT64_MAX / gemm.batch())
+      return fail(std::string("gemm ") + operand.name + " is over 2^64 bytes");
+    uint64_t size = matrix * gemm.batch();
     std::string what = std::string("gemm ") + operand.name;
     if (!checkSlice(*operand.slice, what, sliceAlignment) ||
         !checkSize(*operand.slice, size, what))
@@ -313,9 +323,11 @@ bool Checker::check(const Gemm &gemm) {
   }
   if (overlap(*gemm.out(), *gemm.lhs()) || overlap(*gemm.out(), *gemm.rhs()))
     return fail("gemm out overlaps an operand");
+  if (gemm.addend() && overlap(*gemm.out(), *gemm.addend()))
+    return fail("gemm out overlaps the addend");
   GemmWorkspace layout =
       gemmWorkspace(gemm.m(), gemm.n(), gemm.k(), gemm.lhs_type(),
-                    gemm.rhs_type(), gemm.out_type());
+                    gemm.rhs_type(), gemm.out_type(), gemm.batch());
   if (gemm.workspace() &&
       !checkSlice(*gemm.workspace(), "gemm workspace", sliceAlignment))
     return false;
@@ -327,7 +339,7 @@ bool Checker::check(const Gemm &gemm) {
     return fail("gemm has " + num(size) + " bytes of workspace, it needs " +
                 num(needed));
   for (const Operand &operand : operands)
-    if (size > 0 && overlap(*gemm.workspace(), *operand.slice))
+    if (size > 0 && operand.slice && overlap(*gemm.workspace(), *operand.slice))
       return fail(std::string("gemm workspace overlaps ") + operand.name);
   return true;
 }

@@ -34,8 +34,9 @@ static std::vector<Slice> slicesOf(const artifact::Artifact &root,
   }
   if (const auto *gemm = command.action_as_Gemm()) {
     std::vector<Slice> slices = {*gemm->lhs(), *gemm->rhs(), *gemm->out()};
-    if (gemm->workspace())
-      slices.push_back(*gemm->workspace());
+    for (const Slice *slice : {gemm->addend(), gemm->workspace()})
+      if (slice)
+        slices.push_back(*slice);
     return slices;
   }
   if (const auto *fill = command.action_as_Fill())

@@ -20,7 +20,8 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
   case Action::Gemm: {
     const auto &gemm = *command.action_as_Gemm();
     return "gemm " + std::to_string(gemm.m()) + "x" + std::to_string(gemm.n()) +
-           "x" + std::to_string(gemm.k());
+           "x" + std::to_string(gemm.k()) +
+           (gemm.batch() > 1 ? " x " + std::to_string(gemm.batch()) : "");
   }
   case Action::Fill:
     return "fill";
@@ -71,7 +72,7 @@ uint64_t nsa::commandFlops(const artifact::Artifact &root,
   if (const auto *launch = command.action_as_Launch())
     return root.kernels()->Get(launch->kernel())->flops();
   if (const auto *gemm = command.action_as_Gemm())
-    return 2 * gemm->m() * gemm->n() * gemm->k();
+    return 2 * gemm->m() * gemm->n() * gemm->k() * gemm->batch();
   return 0;
 }
 

@@ -128,11 +128,9 @@ std::string Dumper::names(const flatbuffers::Vector<uint32_t> &tensors) const {
 //===----------------------------------------------------------------------===//
 
 void Dumper::dumpHeader() {
-  uint32_t version =
-      root.extents() ? artifact::extentsFileVersion : artifact::fileVersion;
-  line("artefact: format " + num(version) + ", " + num(source.fileBytes()) +
-       " bytes, hash " + toHex(source.hash()) + ", identity " +
-       toHex(source.identity()));
+  line("artefact: format " + num(source.version()) + ", " +
+       num(source.fileBytes()) + " bytes, hash " + toHex(source.hash()) +
+       ", identity " + toHex(source.identity()));
   line("producer: " + quoted(root.producer()->str()));
   std::string features;
   if (root.cpu_features())
@@ -218,8 +216,12 @@ std::string Dumper::operands(const artifact::Gemm &gemm) const {
       (gemm.transpose_lhs() ? "^T" : "") + ", " + typeName(gemm.rhs_type()) +
       " " + text(*gemm.rhs()) + (gemm.transpose_rhs() ? "^T" : "") + " -> " +
       typeName(gemm.out_type()) + " " + text(*gemm.out());
+  if (gemm.alpha() != 1)
+    line += ", alpha " + shortest(gemm.alpha());
   if (gemm.beta() != 0)
     line += ", beta " + shortest(gemm.beta());
+  if (gemm.addend())
+    line += " of " + text(*gemm.addend());
   if (gemm.workspace() && gemm.workspace()->size() > 0)
     line += ", " + text(*gemm.workspace());
   return line;

@@ -1,33 +1,31 @@
 // RUN: nsa-opt %s --nsa-expand-updates --split-input-file | FileCheck %s
 // RUN: nsa-opt %s --nsa-expand-updates --nsa-phase-kernel --split-input-file | FileCheck %s --check-prefix=KERNEL
 
-// Two matrices of one shape: products of equal sizes are neighbours.
+// Two matrices of one shape lie one below the other, and have their products
+// together.
 // CHECK-LABEL: func.func @group(
 // CHECK-SAME: %[[W0:[^:]*]]: tensor<4x8xf32>, %[[M0:[^:]*]]: tensor<4x8xf32>, %[[G0:[^:]*]]: tensor<4x8xf32>,
 // CHECK-SAME: %[[W1:[^:]*]]: tensor<4x8xf32>, %[[M1:[^:]*]]: tensor<4x8xf32>, %[[G1:[^:]*]]: tensor<4x8xf32>,
 // CHECK-SAME: %[[NORM:[^:]*]]: tensor<f32>, %[[LOSS:[^:]*]]: tensor<f32>, %[[HYPER:[^:]*]]: tensor<8xf32>)
 // CHECK-NEXT: %[[NM0:.*]], %[[U0:.*]] = nn.momentum %[[M0]], %[[G0]], %[[NORM]], %[[LOSS]], %[[HYPER]]
-// CHECK-NEXT: %[[N0:.*]] = nn.gradient_norm %[[U0]]
-// CHECK-NEXT: %[[X0:.*]] = nn.normalize %[[U0]], %[[N0]]
 // CHECK-NEXT: %[[NM1:.*]], %[[U1:.*]] = nn.momentum %[[M1]], %[[G1]], %[[NORM]], %[[LOSS]], %[[HYPER]]
-// CHECK-NEXT: %[[N1:.*]] = nn.gradient_norm %[[U1]]
-// CHECK-NEXT: %[[X1:.*]] = nn.normalize %[[U1]], %[[N1]]
-// CHECK-NEXT: %[[A:.*]] = nn.matmul %[[X0]], %[[X0]] {transpose_rhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
-// CHECK-NEXT: %[[AA:.*]] = nn.matmul %[[A]], %[[A]] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-// CHECK-NEXT: %[[B:.*]] = nn.weighted_sum %[[A]], %[[AA]] {alpha = -4.775{{0*}}e+00 : f64, beta = 2.0315{{0*}}e+00 : f64}
-// CHECK-NEXT: %[[BX:.*]] = nn.matmul %[[B]], %[[X0]] : (tensor<4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-// CHECK-NEXT: nn.weighted_sum %[[X0]], %[[BX]] {alpha = 3.4445{{0*}}e+00 : f64, beta = 1.0{{0*}}e+00 : f64}
-// CHECK-NEXT: nn.matmul %[[X1]], %[[X1]] {transpose_rhs}
-// CHECK-COUNT-26: nn.matmul
-// CHECK-NOT: nn.matmul
-// CHECK: %[[NW0:.*]] = nn.take_step %[[W0]], %{{.*}}, %[[NORM]], %[[LOSS]], %[[HYPER]] {decay, scale = 0.565685{{[0-9]*}} : f64}
-// CHECK-NEXT: %[[NW1:.*]] = nn.take_step %[[W1]], %{{.*}} {decay, scale = 0.565685{{[0-9]*}} : f64}
+// CHECK-NEXT: %[[U:.*]] = nn.concat %[[U0]], %[[U1]] {rows}
+// CHECK-NEXT: %[[X:.*]] = nn.normalize %[[U]] {batch = 2 : i64} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+// CHECK-NEXT: %[[A:.*]] = nn.batch_matmul %[[X]], %[[X]] {alpha = 1.0{{0*}}e+00 : f64, batch = 2 : i64, beta = 0.0{{0*}}e+00 : f64, transpose_rhs} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT: %[[B:.*]] = nn.batch_matmul %[[A]], %[[A]], %[[A]] {alpha = 2.0315{{0*}}e+00 : f64, batch = 2 : i64, beta = -4.775{{0*}}e+00 : f64}
+// CHECK-NEXT: nn.batch_matmul %[[B]], %[[X]], %[[X]] {alpha = 1.0{{0*}}e+00 : f64, batch = 2 : i64, beta = 3.4445{{0*}}e+00 : f64}
+// CHECK-COUNT-12: nn.batch_matmul
+// CHECK-NOT: nn.batch_matmul
+// CHECK: %[[S:.*]]:2 = nn.split %{{.*}} {rows, sizes = array<i64: 4, 4>} : (tensor<8x8xf32>)
+// CHECK-NEXT: %[[NW0:.*]] = nn.take_step %[[W0]], %[[S]]#0, %[[NORM]], %[[LOSS]], %[[HYPER]] {decay, scale = 0.565685{{[0-9]*}} : f64}
+// CHECK-NEXT: %[[NW1:.*]] = nn.take_step %[[W1]], %[[S]]#1, %{{.*}} {decay, scale = 0.565685{{[0-9]*}} : f64}
 // CHECK-NEXT: return %[[NW0]], %[[NM0]], %[[NW1]], %[[NM1]]
 
 // KERNEL-LABEL: func.func @group(
 // KERNEL-NEXT: tile.launch @momentum_n32_f32(
-// KERNEL: nn.matmul {{.*}} {transpose_rhs}
-// KERNEL: tile.launch @weighted_sum_
+// KERNEL: tile.launch @normalize_squares_8x8_n2
+// KERNEL-NEXT: tile.launch @normalize_8x8_n2
+// KERNEL-NEXT: nn.batch_matmul {{.*}} transpose_rhs}
 // KERNEL: tile.launch @take_step_n32_f32(
 func.func @group(
     %w0: tensor<4x8xf32>, %m0: tensor<4x8xf32>, %g0: tensor<4x8xf32>,
@@ -48,9 +46,9 @@ func.func @group(
 // CHECK-LABEL: func.func @chain(
 // CHECK: nn.momentum
 // CHECK-NOT: nn.momentum
-// CHECK: nn.matmul %[[X:[^,]*]], %[[X]] {transpose_lhs} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
-// CHECK: %[[B:.*]] = nn.weighted_sum
-// CHECK-NEXT: nn.matmul %[[X]], %[[B]] : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+// CHECK: nn.batch_matmul %[[X:[^,]*]], %[[X]] {{.*}} transpose_lhs} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+// CHECK-NEXT: %[[B:.*]] = nn.batch_matmul
+// CHECK-NEXT: nn.batch_matmul %[[X]], %[[B]], %[[X]] {{.*}} : (tensor<8x4xf32>, tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
 // CHECK: %[[W:.*]] = nn.take_step
 // CHECK: nn.momentum
 // CHECK: nn.take_step %[[W]],

@@ -278,6 +278,38 @@ def test_lion(rng, clip, decay):
         np.testing.assert_array_equal(result, before)
 
 
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("transpose_lhs", [False, True])
+@pytest.mark.parametrize("transpose_rhs", [False, True])
+def test_batch_matmul(rng, transpose_lhs, transpose_rhs, element):
+    batch, rows, columns, length = 5, 17, 20, 12
+    lhs_shape = (length, rows) if transpose_lhs else (rows, length)
+    rhs_shape = (columns, length) if transpose_rhs else (length, columns)
+    lhs, rhs, addend = (
+        random(rng, batch * shape[0], shape[1], element=element) for shape in (lhs_shape, rhs_shape, (rows, columns))
+    )
+    flags = [f", {name}" for name, given in [("transpose_lhs", transpose_lhs), ("transpose_rhs", transpose_rhs)] if given]
+    op = "nn.batch_matmul {} {{alpha = 0.5 : f64, batch = 5 : i64, beta = BETA : f64" + "".join(flags) + "}}"
+    a, b = (x.reshape(batch, *shape) for x, shape in zip(wide(lhs, rhs), (lhs_shape, rhs_shape)))
+    product = 0.5 * (a.swapaxes(1, 2) if transpose_lhs else a) @ (b.swapaxes(1, 2) if transpose_rhs else b)
+    for beta, inputs in ((-3.0, [lhs, rhs, addend]), (0.0, [lhs, rhs])):
+        (y,) = run(op.replace("BETA", str(beta)), inputs, [((batch * rows, columns), element)], element)
+        want = product.reshape(y.shape) + beta * wide(addend)[0]
+        assert_close(y, want, ref.rounder(element)(want))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("shape", [(3, 5), (130, 700)])
+def test_normalize(rng, shape, element):
+    x = random(rng, 3 * shape[0], shape[1])
+    x[: shape[0]] = 0
+    op = f"nn.normalize {{}} {{{{batch = 3 : i64, result_type = {element}}}}}"
+    (y,) = run(op, [x], [(x.shape, element)])
+    matrices = wide(x)[0].reshape(3, *shape)
+    want = (matrices / (np.linalg.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)).reshape(x.shape)
+    assert_close(y, want, ref.rounder(element)(want))
+
+
 @pytest.mark.parametrize("element", ["f32", "bf16"])
 @pytest.mark.parametrize("shape", [(12, 20), (20, 12)])
 def test_muon(rng, shape, element):

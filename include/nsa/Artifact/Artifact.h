@@ -59,6 +59,7 @@ public:
 
   /// XXH3-64 of the payload: of every byte, which damage changes.
   uint64_t hash() const { return header.payloadHash; }
+  uint32_t version() const { return header.version; }
 
   /// Equal programs have equal identities: tensors, kernels and commands
   /// decide, not the configuration, nor the names of files that they came

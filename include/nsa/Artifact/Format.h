@@ -26,6 +26,10 @@ constexpr uint32_t fileVersion = 3;
 /// which readers of other files would take for constants.
 constexpr uint32_t extentsFileVersion = 4;
 
+/// The version of a file that has matmuls of a batch, with a factor or with an
+/// addend in memory of its own, which readers of other files would leave out.
+constexpr uint32_t batchFileVersion = 5;
+
 /// The header as it lies in the file.
 struct FileHeader {
   char magic[8];

@@ -17,8 +17,8 @@ namespace nsa {
 constexpr uint64_t gpuGemmWorkspace = 32u << 20;
 
 /// Byte offsets of the fp32 copies inside the workspace slice of
-/// out[MxN] = op(lhs) op(rhs) + beta * out. An operand that is already fp32
-/// has none and its offset means nothing.
+/// a batch of out[MxN] = alpha * op(lhs) op(rhs) + beta * addend. An operand
+/// that is already fp32 has none and its offset means nothing.
 struct GemmWorkspace {
   uint64_t lhs = 0;
   uint64_t rhs = 0;
@@ -30,8 +30,8 @@ struct GemmWorkspace {
 /// Lays the copies out one after the other, each at a multiple of 64 bytes.
 /// The products of the sizes must fit into 61 bits.
 constexpr GemmWorkspace gemmWorkspace(uint64_t m, uint64_t n, uint64_t k,
-                                      DataType lhs, DataType rhs,
-                                      DataType out) {
+                                      DataType lhs, DataType rhs, DataType out,
+                                      uint64_t batch = 1) {
   GemmWorkspace layout;
   auto place = [&layout](DataType type, uint64_t elements) {
     uint64_t offset = layout.bytes;
@@ -39,9 +39,9 @@ constexpr GemmWorkspace gemmWorkspace(uint64_t m, uint64_t n, uint64_t k,
       layout.bytes += (elements * 4 + 63) / 64 * 64;
     return offset;
   };
-  layout.lhs = place(lhs, m * k);
-  layout.rhs = place(rhs, k * n);
-  layout.out = place(out, m * n);
+  layout.lhs = place(lhs, batch * m * k);
+  layout.rhs = place(rhs, batch * k * n);
+  layout.out = place(out, batch * m * n);
   return layout;
 }
 

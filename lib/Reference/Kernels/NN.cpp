@@ -408,6 +408,42 @@ void nsa::reference::lion(Tensor &weight, Tensor &ema, const Tensor &gradient,
   }
 }
 
+Tensor
+nsa::reference::normalizeMatrices(const Tensor &x, int64_t batch,
+                                  const std::function<double(double)> &round) {
+  Tensor out = x;
+  size_t size = x.data.size() / size_t(batch);
+  for (size_t first = 0; size && first < x.data.size(); first += size) {
+    double square = 0;
+    for (size_t i = first; i < first + size; ++i)
+      square += x.data[i] * x.data[i];
+    for (size_t i = first; i < first + size; ++i)
+      out.data[i] = round(x.data[i] / (std::sqrt(square) + 1e-7));
+  }
+  return out;
+}
+
+Tensor nsa::reference::batchMatmul(const Tensor &lhs, const Tensor &rhs,
+                                   bool transposeLhs, bool transposeRhs,
+                                   int64_t batch,
+                                   const std::vector<int64_t> &shape) {
+  auto take = [&](const Tensor &stack, int64_t i) {
+    Tensor matrix({stack.dim(0) / batch, stack.dim(1)});
+    auto first = stack.data.begin() + i * int64_t(matrix.data.size());
+    std::copy(first, first + int64_t(matrix.data.size()), matrix.data.begin());
+    return matrix;
+  };
+  Tensor out(shape);
+  size_t at = 0;
+  for (int64_t i = 0; i < batch; ++i) {
+    Tensor product = matmul(take(lhs, i), take(rhs, i), transposeLhs,
+                            transposeRhs, {shape[0] / batch, shape[1]});
+    std::copy(product.data.begin(), product.data.end(), out.data.begin() + at);
+    at += product.data.size();
+  }
+  return out;
+}
+
 void nsa::reference::muon(Tensor &weight, Tensor &momentum,
                           const Tensor &gradient, double norm, double loss,
                           const Tensor &hyper, bool decay,
@@ -425,15 +461,8 @@ void nsa::reference::muon(Tensor &weight, Tensor &momentum,
     momentum.data[i] = beta1 * momentum.data[i] + (1.0 - beta1) * g;
     x.data[i] = beta1 * momentum.data[i] + (1.0 - beta1) * g;
   }
-  double size = gradientNorm({&x}) + 1e-7;
-  for (double &value : x.data)
-    value = round(value / size);
-  auto rounded = [&](Tensor tensor) {
-    for (double &value : tensor.data)
-      value = round(value);
-    return tensor;
-  };
-  auto sum = [&](const Tensor &a, double alpha, const Tensor &b, double beta) {
+  x = normalizeMatrices(x, /*batch=*/1, round);
+  auto sum = [&](double alpha, const Tensor &a, double beta, const Tensor &b) {
     Tensor out = a;
     for (size_t i = 0; i < out.data.size(); ++i)
       out.data[i] = round(alpha * a.data[i] + beta * b.data[i]);
@@ -442,12 +471,14 @@ void nsa::reference::muon(Tensor &weight, Tensor &momentum,
   bool isTall = x.dim(0) > x.dim(1);
   int64_t side = std::min(x.dim(0), x.dim(1));
   for (int iteration = 0; iteration < 5; ++iteration) {
-    Tensor a = rounded(matmul(x, x, isTall, !isTall, {side, side}));
-    Tensor square = rounded(matmul(a, a, false, false, {side, side}));
-    Tensor b = sum(a, -4.775, square, 2.0315);
-    Tensor product = rounded(isTall ? matmul(x, b, false, false, x.shape)
-                                    : matmul(b, x, false, false, x.shape));
-    x = sum(x, 3.4445, product, 1.0);
+    Tensor a = matmul(x, x, isTall, !isTall, {side, side});
+    for (double &value : a.data)
+      value = round(value);
+    Tensor square = matmul(a, a, false, false, {side, side});
+    Tensor b = sum(-4.775, a, 2.0315, square);
+    x = sum(3.4445, x, 1.0,
+            isTall ? matmul(x, b, false, false, x.shape)
+                   : matmul(b, x, false, false, x.shape));
   }
   double step = lr * 0.2 * std::sqrt(double(std::max(x.dim(0), x.dim(1))));
   for (size_t i = 0; i < x.data.size(); ++i) {

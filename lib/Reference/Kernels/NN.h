@@ -112,6 +112,15 @@ void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
 void lion(Tensor &weight, Tensor &ema, const Tensor &gradient, double norm,
           double loss, const Tensor &hyper, bool decay);
 
+/// Each of `batch` matrices, one below the other, divided by its norm.
+Tensor normalizeMatrices(const Tensor &x, int64_t batch,
+                         const std::function<double(double)> &round);
+
+/// Products of the matrices of a batch, one below the other.
+Tensor batchMatmul(const Tensor &lhs, const Tensor &rhs, bool transposeLhs,
+                   bool transposeRhs, int64_t batch,
+                   const std::vector<int64_t> &shape);
+
 /// One update of Muon in place, with the same `hyper`. `round` takes what the
 /// products read and write to the type that they are made in.
 void muon(Tensor &weight, Tensor &momentum, const Tensor &gradient, double norm,

@@ -348,6 +348,12 @@ FailureOr<Writer::Action> Writer::writeAction(rt::GemmOp op) {
   FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
   if (failed(lhs) || failed(rhs) || failed(out))
     return failure();
+  FailureOr<artifact::Slice> addend = failure();
+  if (op.getAddend()) {
+    addend = writeMemory(op, op.getAddend());
+    if (failed(addend))
+      return failure();
+  }
   FailureOr<artifact::Slice> workspace = failure();
   if (op.getWorkspace() || op.getWorkspaceSize() > 0) {
     workspace = writeSlice(op, op.getWorkspace());
@@ -363,7 +369,9 @@ FailureOr<Writer::Action> Writer::writeAction(rt::GemmOp op) {
                     builder, sizes.m, sizes.n, sizes.k, op.getTransposeLhs(),
                     op.getTransposeRhs(), type(op.getLhs()), type(op.getRhs()),
                     type(op.getOut()), op.getBeta().convertToFloat(), &*lhs,
-                    &*rhs, &*out, succeeded(workspace) ? &*workspace : nullptr)
+                    &*rhs, &*out, succeeded(workspace) ? &*workspace : nullptr,
+                    op.getAlpha().convertToFloat(),
+                    succeeded(addend) ? &*addend : nullptr, op.getBatch())
                     .Union()};
 }
 
@@ -631,6 +639,17 @@ FailureOr<StringRef> Writer::run() {
                    builder.GetSize());
 }
 
+/// The oldest version whose readers understand the program.
+static uint32_t getFileVersion(ModuleOp module) {
+  WalkResult found = module.walk([](rt::GemmOp op) {
+    return op.isExtended() ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (found.wasInterrupted())
+    return artifact::batchFileVersion;
+  return hasExtents(module) ? artifact::extentsFileVersion
+                            : artifact::fileVersion;
+}
+
 FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
                                           const ArtifactMetadata &metadata) {
   Writer core(module, image, metadata, /*identity=*/std::nullopt);
@@ -644,8 +663,7 @@ FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
     return failure();
   artifact::FileHeader header = artifact::makeFileHeader(
       payload->size(), hashBytes(payload->data(), payload->size()),
-      hasExtents(module) ? artifact::extentsFileVersion
-                         : artifact::fileVersion);
+      getFileVersion(module));
   std::string file(reinterpret_cast<const char *>(&header), sizeof header);
   file.append(payload->data(), payload->size());
   return file;

@@ -336,7 +336,8 @@ LogicalResult ExtentWriter::writeMemory(Operation *user, Value value,
 
 LogicalResult ExtentWriter::writeCommand(Operation *op, uint32_t entry,
                                          uint32_t command) {
-  if (auto gemm = dyn_cast<rt::GemmOp>(op)) {
+  auto gemm = dyn_cast<rt::GemmOp>(op);
+  if (gemm && !gemm.isExtended()) {
     auto rows = [&](Value value) {
       auto shape = table.getShape(cast<MemRefType>(value.getType()));
       Extent product = 1;

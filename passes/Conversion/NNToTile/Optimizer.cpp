@@ -1,7 +1,7 @@
 //===- Optimizer.cpp - gradient norm and updates --------------------------===//
 
 #include "dialects/Interfaces/OptimizerOpInterface.h"
-#include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNOptimizers.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
 
@@ -73,6 +73,77 @@ static void buildRootOfMean(TileBuilder &b, int64_t ranks,
                             ArrayRef<Value> args) {
   Expr mean = b.loadScalar(args[0], {});
   b.storeScalar(sqrt(mean * double(ranks)), args[1], {});
+}
+
+//===----------------------------------------------------------------------===//
+// Norms of matrices
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Matrices one below the other: program `p` has a range of the elements of
+/// matrix `p / grid.programs`.
+struct MatrixGrid {
+  MatrixGrid(nn::NormalizeOp op, const KernelSchedule &schedule)
+      : batch(op.getBatch()),
+        grid(op.getInput().getType().getNumElements() / batch, schedule) {
+    // Every program adds up the partial sums of its matrix.
+    grid.perProgram = std::max<int64_t>(
+        grid.perProgram,
+        llvm::divideCeil(int64_t(grid.tiles), schedule.mostPartialSums));
+    grid.programs = std::max<int64_t>(
+        llvm::divideCeil(int64_t(grid.tiles), grid.perProgram), 1);
+  }
+
+  bool fits() const { return grid.rows == 1; }
+  int64_t getPrograms() const { return batch * int64_t(grid.programs); }
+  Value view(TileBuilder &b, Value ref) const {
+    return b.view(ref, {batch, int64_t(grid.elements)});
+  }
+  SmallVector<Value> forEachTile(TileBuilder &b, ArrayRef<Value> inits,
+                                 FlatGrid::TileBody body) const {
+    Expr matrix = b.programId(0) / grid.programs;
+    Expr first = b.programId(0) % grid.programs * grid.perProgram;
+    Expr end = min(first + grid.perProgram, grid.tiles);
+    return b.forLoop(
+        first, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+          return body({matrix, b.range(i * grid.tile, grid.tile, 1)}, carried);
+        });
+  }
+
+  int64_t batch;
+  FlatGrid grid;
+};
+} // namespace
+
+static void buildMatrixSquares(TileBuilder &b, const MatrixGrid &grid,
+                               ArrayRef<Value> args) {
+  Value x = grid.view(b, args[0]);
+  Value sums = grid.forEachTile(
+      b, {b.zeros(1, grid.grid.tile)},
+      [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
+        return {b.map({carried[0], b.load(x, at)}, b.f32(),
+                      [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
+      })[0];
+  b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
+}
+
+static void buildNormalize(TileBuilder &b, const MatrixGrid &grid,
+                           ArrayRef<Value> args) {
+  int64_t parts = int64_t(grid.grid.programs);
+  Value x = grid.view(b, args[0]), y = grid.view(b, args[2]);
+  Value sums = b.view(args[1], {grid.batch, parts});
+  Expr matrix = b.programId(0) / parts;
+  Value square = b.reduceAdd(b.load(sums, {matrix, b.range(0, parts, 1)}));
+  Value inverse = b.map({square}, b.f32(), [](ArrayRef<Expr> x) {
+    return 1 / (sqrt(x[0]) + 1e-7);
+  });
+  grid.forEachTile(
+      b, {}, [&](ArrayRef<Operand> at, ArrayRef<Value>) -> SmallVector<Value> {
+        Value unit = b.map({b.load(x, at), inverse}, b.f32(),
+                           [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+        b.store(unit, y, at);
+        return {};
+      });
 }
 
 //===----------------------------------------------------------------------===//
@@ -185,6 +256,35 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
   }
 };
 
+struct ConvertNormalize : KernelPattern<nn::NormalizeOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::NormalizeOp op,
+                                PatternRewriter &rewriter) const override {
+    MatrixGrid grid(op, getSchedule());
+    if (!grid.fits())
+      return rewriter.notifyMatchFailure(op, "too many elements");
+    Value input = op.getInput();
+    int64_t elements = op.getInput().getType().getNumElements();
+    std::string name =
+        formatShape(getShape(input)) + "_n" + std::to_string(grid.batch);
+    KernelSpec spec = {
+        "squares_" + name, "", {grid.getPrograms(), 1, 1}, 2 * elements};
+    Value sums = cache.launch(
+        rewriter, op, spec, input,
+        RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
+        [&](auto &b, ArrayRef<Value> args) {
+          buildMatrixSquares(b, grid, args);
+        })[0];
+    spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, {input, sums},
+                                        op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          buildNormalize(b, grid, args);
+                                        }));
+    return success();
+  }
+};
+
 struct ConvertRootOfMean : KernelPattern<nn::RootOfMeanOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::RootOfMeanOp op,
@@ -243,6 +343,7 @@ private:
 
 void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
                                     KernelCache &cache) {
-  patterns.add<ConvertGradientNorm, ConvertRootOfMean, ConvertUpdateLossScale,
-               ConvertElementwiseUpdate>(patterns.getContext(), cache);
+  patterns.add<ConvertGradientNorm, ConvertNormalize, ConvertRootOfMean,
+               ConvertUpdateLossScale, ConvertElementwiseUpdate>(
+      patterns.getContext(), cache);
 }

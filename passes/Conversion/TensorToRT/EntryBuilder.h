@@ -15,6 +15,10 @@
 #include "passes/Conversion/TensorToRT/TensorTable.h"
 #include "llvm/ADT/StringMap.h"
 
+namespace nsa::nn {
+class BatchMatmulOp;
+} // namespace nsa::nn
+
 namespace nsa {
 
 /// What was decided, for statistics.
@@ -86,6 +90,7 @@ private:
                              unsigned index);
   mlir::LogicalResult emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
+  void emitBatch(nn::BatchMatmulOp matmul);
   void emitAllReduce(nn::AllReduceOp mean);
   void emitSliceShard(nn::SliceShardOp take);
   void emitAllGather(nn::AllGatherOp gather);

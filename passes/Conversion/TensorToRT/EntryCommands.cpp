@@ -1,6 +1,7 @@
 //===- EntryCommands.cpp - the commands of an entry -----------------------===//
 
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/NN/NNOptimizers.h"
 #include "passes/Conversion/TensorToRT/EntryBuilder.h"
 
 #include "mlir/IR/Remarks.h"
@@ -83,9 +84,26 @@ void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
   Value lhs = getDenseMemory(matmul.getLhs());
   Value rhs = getDenseMemory(matmul.getRhs());
   rt::GemmOp::create(builder, matmul.getLoc(), lhs, rhs, out,
+                     /*addend=*/Value(), matmul.getTransposeLhs(),
+                     matmul.getTransposeRhs(), llvm::APFloat(sum ? 1.0f : 0.0f),
+                     /*workspace=*/rt::SliceAttr(),
+                     /*alpha=*/llvm::APFloat(1.0f));
+  ++counts.commands;
+}
+
+void EntryBuilder::emitBatch(nn::BatchMatmulOp matmul) {
+  Value addend;
+  if (matmul.getAddend())
+    addend = getDenseMemory(matmul.getAddend());
+  auto scale = [](const llvm::APFloat &value) {
+    return llvm::APFloat(float(value.convertToDouble()));
+  };
+  rt::GemmOp::create(builder, matmul.getLoc(), getDenseMemory(matmul.getLhs()),
+                     getDenseMemory(matmul.getRhs()),
+                     getMemory(matmul.getOutput()), addend,
                      matmul.getTransposeLhs(), matmul.getTransposeRhs(),
-                     llvm::APFloat(sum ? 1.0f : 0.0f),
-                     /*workspace=*/rt::SliceAttr());
+                     scale(matmul.getBeta()), /*workspace=*/rt::SliceAttr(),
+                     scale(matmul.getAlpha()), matmul.getBatch());
   ++counts.commands;
 }
 
@@ -191,8 +209,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return emitFlatten(group);
   if (auto unflatten = dyn_cast<nn::UnflattenOp>(op))
     return emitUnflatten(unflatten);
-  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp, nn::AllReduceOp,
-           nn::SliceShardOp, nn::AllGatherOp>(op))
+  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::BatchMatmulOp, nn::FillOp,
+           nn::AllReduceOp, nn::SliceShardOp, nn::AllGatherOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -211,6 +229,7 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return emitLaunch(launch);
   llvm::TypeSwitch<Operation *>(&op)
       .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
+      .Case([&](nn::BatchMatmulOp matmul) { emitBatch(matmul); })
       .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
       .Case([&](nn::SliceShardOp take) { emitSliceShard(take); })
       .Case([&](nn::AllGatherOp gather) { emitAllGather(gather); })

@@ -237,6 +237,67 @@ func.func @lion_gradient(%w: tensor<4xf32>, %g: tensor<5xf32>, %s: tensor<f32>, 
 
 // -----
 
+func.func @normalize_batch(%x: tensor<6x4xf32>) {
+  // expected-error @below {{'nn.normalize' op rows of input (6) must be a multiple of batch (4)}}
+  %y = nn.normalize %x {batch = 4 : i64} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+func.func @normalize_empty(%x: tensor<6x0xf32>) {
+  // expected-error @below {{'nn.normalize' op input has shape 6x0 with an empty dimension}}
+  %y = nn.normalize %x {batch = 2 : i64} : (tensor<6x0xf32>) -> tensor<6x0xf32>
+  return
+}
+
+// -----
+
+func.func @batch_rows(%x: tensor<8x4xf32>, %y: tensor<6x4xf32>) {
+  // expected-error @below {{'nn.batch_matmul' op rows of rhs (6) must be a multiple of batch (4)}}
+  %z = nn.batch_matmul %x, %y {alpha = 1.0 : f64, batch = 4 : i64, beta = 0.0 : f64}
+      : (tensor<8x4xf32>, tensor<6x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @batch_length(%x: tensor<8x4xf32>) {
+  // expected-error @below {{'nn.batch_matmul' op columns of lhs (4) must be equal to rows of rhs (2)}}
+  %z = nn.batch_matmul %x, %x {alpha = 1.0 : f64, batch = 4 : i64, beta = 0.0 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @batch_types(%x: tensor<8x4xf32>, %y: tensor<8x4xbf16>) {
+  // expected-error @below {{'nn.batch_matmul' op multiplies 'tensor<8x4xf32>' by 'tensor<8x4xbf16>'}}
+  %z = nn.batch_matmul %x, %y {alpha = 1.0 : f64, batch = 2 : i64, beta = 0.0 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xbf16>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @batch_addend(%x: tensor<8x4xf32>, %y: tensor<4x4xf32>) {
+  // expected-error @below {{'nn.batch_matmul' op adds 'tensor<4x4xf32>' to a matmul of type 'tensor<8x4xf32>'}}
+  %z = nn.batch_matmul %x, %x, %y {alpha = 1.0 : f64, batch = 2 : i64, beta = 1.0 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @batch_beta(%x: tensor<8x4xf32>) {
+  // expected-error @below {{'nn.batch_matmul' op multiplies no addend by 2.000000e+00}}
+  %z = nn.batch_matmul %x, %x {alpha = 1.0 : f64, batch = 2 : i64, beta = 2.0 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
 func.func @muon_vector(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
   // expected-error @below {{'nn.muon' op cannot update a weight of type 'tensor<4xf32>'}}
   %w1, %m1 = nn.muon %w, %w, %w, %s, %s, %hyper

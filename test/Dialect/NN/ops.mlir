@@ -156,6 +156,14 @@ func.func @optimizer(%w: tensor<32x48xf32>, %g: tensor<32x48xf32>, %g1: tensor<3
   %w3, %m3 = nn.muon %w, %w, %g, %norm, %loss, %hyper {decay}
       : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
       -> (tensor<32x48xf32>, tensor<32x48xf32>)
+  // CHECK: %unit = nn.normalize %{{.*}} {batch = 2 : i64, result_type = bf16} : (tensor<32x48xf32>) -> tensor<32x48xbf16>
+  %x = nn.normalize %w {batch = 2 : i64, result_type = bf16} : (tensor<32x48xf32>) -> tensor<32x48xbf16>
+  // CHECK: %[[A:.*]] = nn.batch_matmul %unit, %unit {{.*}} : (tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x16xbf16>
+  %a = nn.batch_matmul %x, %x {alpha = 1.0 : f64, batch = 2 : i64, beta = 0.0 : f64, transpose_rhs}
+      : (tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x16xbf16>
+  // CHECK: nn.batch_matmul %[[A]], %unit, %unit {{.*}} : (tensor<32x16xbf16>, tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x48xbf16>
+  %b = nn.batch_matmul %a, %x, %x {alpha = 1.0 : f64, batch = 2 : i64, beta = 2.0 : f64}
+      : (tensor<32x16xbf16>, tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x48xbf16>
   // CHECK: %hyper, %norm_{{[0-9]+}}, %scale, %streak, %skipped = nn.update_loss_scale %{{.*}} {growth_interval = 2000 : i64} :
   %h, %n, %s, %k, %d = nn.update_loss_scale %hyper, %norm, %loss, %loss, %loss, %loss {growth_interval = 2000 : i64}
       : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)

@@ -180,6 +180,26 @@ rt.entry @f inputs [@x] outputs [] {
 
 // -----
 
+rt.tensor input @x : memref<2x2xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<2x2xf32>
+  %0 = rt.buffer : memref<2x2xf32>
+  // expected-error @below {{writes memory that it adds}}
+  rt.gemm %x, %x, %0 plus %0 {beta = 1.0 : f32} : memref<2x2xf32>, memref<2x2xf32>, memref<2x2xf32>
+}
+
+// -----
+
+rt.tensor input @x : memref<2x2xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<2x2xf32>
+  %0 = rt.buffer : memref<3x2xf32>
+  // expected-error @below {{has 3 rows, which are no 2 matrices}}
+  rt.gemm %x, %x, %0 {batch = 2 : i64} : memref<2x2xf32>, memref<2x2xf32>, memref<3x2xf32>
+}
+
+// -----
+
 rt.tensor input @x : memref<4xf32>
 rt.entry @f inputs [@x] outputs [] {
   %x = rt.get @x : memref<4xf32>

@@ -101,3 +101,16 @@ rt.entry @in_columns inputs [] outputs [] {
   %y = rt.buffer : memref<4x32xf32>
   rt.copy %x, %y : memref<4x32xf32>
 }
+
+rt.tensor input @stack : memref<64x32xf32>
+// CHECK-LABEL: rt.entry @batch
+rt.entry @batch inputs [@stack] outputs [] {
+  %x = rt.get @stack : memref<64x32xf32>
+  %a = rt.buffer : memref<64x32xf32>
+  // CHECK: rt.gemm %[[X:[^,]*]], %[[X]], %[[A:[^ ]*]] {batch = 2 : i64, transpose_rhs}
+  rt.gemm %x, %x, %a {batch = 2 : i64, transpose_rhs} : memref<64x32xf32>, memref<64x32xf32>, memref<64x32xf32>
+  %b = rt.buffer : memref<64x32xf32>
+  // CHECK: rt.gemm %[[A]], %[[X]], %{{.*}} plus %[[A]] {alpha = 2.0{{0*}}e+00 : f32, batch = 2 : i64, beta = -4.0{{0*}}e+00 : f32}
+  rt.gemm %a, %x, %b plus %a {alpha = 2.0 : f32, batch = 2 : i64, beta = -4.0 : f32}
+      : memref<64x32xf32>, memref<64x32xf32>, memref<64x32xf32>
+}

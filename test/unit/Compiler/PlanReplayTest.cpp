@@ -353,8 +353,10 @@ public:
     } else if (auto copy = dyn_cast<rt::CopyOp>(*command)) {
       move(copy.getSource(), copy.getOut());
     } else if (auto gemm = dyn_cast<rt::GemmOp>(*command)) {
-      compute("gemm", {at(gemm.getLhs()), at(gemm.getRhs())},
-              {at(gemm.getOut())});
+      std::vector<Places> inputs = {at(gemm.getLhs()), at(gemm.getRhs())};
+      if (gemm.getAddend())
+        inputs.push_back(at(gemm.getAddend()));
+      compute("gemm", inputs, {at(gemm.getOut())});
     } else if (auto launch = dyn_cast<rt::LaunchOp>(*command)) {
       if (launch.getKernel().starts_with("copy_"))
         return move(launch.getInputs()[0], launch.getOutputs()[0]);

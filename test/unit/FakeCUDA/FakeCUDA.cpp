@@ -549,6 +549,8 @@ struct FakeLayout {
   int type;
   uint64_t rows, cols;
   int64_t leading;
+  int32_t batch = 1;
+  int64_t stride = 0;
 };
 struct FakeProduct {
   int transposeA = 0, transposeB = 0;
@@ -580,6 +582,15 @@ int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows,
   *layout = new FakeLayout{type, rows, cols, leading};
   return 0;
 }
+int cublasLtMatrixLayoutSetAttribute(void *layout, int attribute,
+                                     const void *value, size_t) {
+  auto *matrix = static_cast<FakeLayout *>(layout);
+  if (attribute == 5)
+    matrix->batch = *static_cast<const int32_t *>(value);
+  else
+    matrix->stride = *static_cast<const int64_t *>(value);
+  return 0;
+}
 int cublasLtMatrixLayoutDestroy(void *layout) {
   delete static_cast<FakeLayout *>(layout);
   return 0;
@@ -596,44 +607,52 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *, void *, void *, void *,
 }
 
 static float get(const FakeLayout &layout, const void *data, bool transposed,
-                 uint64_t row, uint64_t col) {
+                 int matrix, uint64_t row, uint64_t col) {
   if (transposed)
     std::swap(row, col);
-  uint64_t at = row + col * uint64_t(layout.leading);
+  uint64_t at = row + col * uint64_t(layout.leading) +
+                uint64_t(matrix) * uint64_t(layout.stride);
   return layout.type == 0
              ? static_cast<const float *>(data)[at]
              : nsa::bf16ToFloat(static_cast<const uint16_t *>(data)[at]);
 }
 
-int cublasLtMatmul(void *, void *desc, const void *, const void *a,
+int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
                    void *aLayout, const void *b, void *bLayout,
-                   const void *beta, const void *, void *, void *d,
+                   const void *beta, const void *c, void *, void *d,
                    void *dLayout, const void *, void *, size_t, void *) {
   FakeProduct product = *static_cast<FakeProduct *>(desc);
   FakeLayout left = *static_cast<FakeLayout *>(aLayout),
              right = *static_cast<FakeLayout *>(bLayout),
              out = *static_cast<FakeLayout *>(dLayout);
+  float factor = *static_cast<const float *>(alpha);
   float scale = *static_cast<const float *>(beta);
   uint64_t depth = product.transposeA ? left.rows : left.cols;
-  double flops = 2.0 * double(out.rows) * double(out.cols) * double(depth);
+  double flops = 2.0 * double(out.rows) * double(out.cols) * double(depth) *
+                 double(out.batch);
   double speed = left.type == 0 ? kFakeFloatSpeed : kFakeHalfSpeed;
   // What only measures the speed is not computed.
   bool computes = flops < 1e9;
+  auto multiply = [=](int n, uint64_t i, uint64_t j) {
+    float sum = 0;
+    for (uint64_t k = 0; k < depth; ++k)
+      sum += get(left, a, product.transposeA, n, i, k) *
+             get(right, b, product.transposeB, n, k, j);
+    sum *= factor;
+    if (scale != 0)
+      sum += scale * get(out, c, false, n, i, j);
+    uint64_t at =
+        i + j * uint64_t(out.leading) + uint64_t(n) * uint64_t(out.stride);
+    if (out.type == 0)
+      static_cast<float *>(d)[at] = sum;
+    else
+      static_cast<uint16_t *>(d)[at] = nsa::floatToBF16(sum);
+  };
   enqueue(flops / speed, [=] {
-    for (uint64_t i = 0; computes && i < out.rows; ++i)
-      for (uint64_t j = 0; j < out.cols; ++j) {
-        float sum = 0;
-        for (uint64_t k = 0; k < depth; ++k)
-          sum += get(left, a, product.transposeA, i, k) *
-                 get(right, b, product.transposeB, k, j);
-        uint64_t at = i + j * uint64_t(out.leading);
-        if (scale != 0)
-          sum += scale * get(out, d, false, i, j);
-        if (out.type == 0)
-          static_cast<float *>(d)[at] = sum;
-        else
-          static_cast<uint16_t *>(d)[at] = nsa::floatToBF16(sum);
-      }
+    for (int n = 0; computes && n < out.batch; ++n)
+      for (uint64_t i = 0; i < out.rows; ++i)
+        for (uint64_t j = 0; j < out.cols; ++j)
+          multiply(n, i, j);
   });
   return call("cublasLtMatmul") ? 14 : 0;
 }

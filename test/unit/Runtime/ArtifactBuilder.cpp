@@ -88,18 +88,19 @@ ArtifactBuilder::launch(unsigned kernel, const std::vector<Slice> &operands) {
       artifact::CreateLaunchDirect(builder, kernel, &operands).Union());
 }
 
-ArtifactBuilder::Command ArtifactBuilder::gemm(uint64_t m, uint64_t n,
-                                               uint64_t k, Slice lhs, Slice rhs,
-                                               Slice out, float beta,
-                                               DataType type, bool transposeLhs,
-                                               bool transposeRhs) {
-  Slice workspace = place(SegmentKind::Workspace,
-                          gemmWorkspace(m, n, k, type, type, type).bytes);
-  return command(Action::Gemm,
-                 artifact::CreateGemm(builder, m, n, k, transposeLhs,
-                                      transposeRhs, type, type, type, beta,
-                                      &lhs, &rhs, &out, &workspace)
-                     .Union());
+ArtifactBuilder::Command
+ArtifactBuilder::gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,
+                      Slice out, float beta, DataType type, bool transposeLhs,
+                      bool transposeRhs, float alpha, const Slice *addend,
+                      uint64_t batch) {
+  Slice workspace =
+      place(SegmentKind::Workspace,
+            gemmWorkspace(m, n, k, type, type, type, batch).bytes);
+  return command(Action::Gemm, artifact::CreateGemm(
+                                   builder, m, n, k, transposeLhs, transposeRhs,
+                                   type, type, type, beta, &lhs, &rhs, &out,
+                                   &workspace, alpha, addend, batch)
+                                   .Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::fill(Slice out, double value,

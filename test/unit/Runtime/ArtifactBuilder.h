@@ -56,7 +56,9 @@ public:
   Command launch(unsigned kernel, const std::vector<Slice> &operands);
   Command gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,
                Slice out, float beta = 0, DataType type = DataType::F32,
-               bool transposeLhs = false, bool transposeRhs = false);
+               bool transposeLhs = false, bool transposeRhs = false,
+               float alpha = 1, const Slice *addend = nullptr,
+               uint64_t batch = 1);
   Command fill(Slice out, double value, DataType type = DataType::F32);
   Command copy(Slice source, Slice out,
                artifact::CopyPart part = artifact::CopyPart::None);

@@ -72,7 +72,7 @@ TEST(Artifact, HeaderErrors_SayBothNumbers) {
   expectError(withHeader(bytes, [](auto &h) { h.magic[0] = 'X'; }),
               "does not begin with NSAXFILE");
   expectError(withHeader(bytes, [](auto &h) { h.version = 7; }),
-              "format version 7, but this runtime reads versions 3 and 4");
+              "format version 7, but this runtime reads versions 3 to 5");
   expectError(withHeader(bytes, [](auto &h) { h.flags = 2; }), "flags 2");
   expectError(withHeader(bytes, [](auto &h) { h.payloadHash ^= 1; }),
               "is corrupted");
@@ -391,6 +391,17 @@ TEST(Artifact, Gemms_FitTheirSlices) {
                               DataType::I32);
               }),
               "gemm lhs is not a float tensor");
+  auto batch = [](uint64_t count, uint64_t addendBytes, bool isApart) {
+    return withCommand([=](ArtifactBuilder &b) {
+      Slice out = b.arena(128), apart = b.arena(addendBytes);
+      return b.gemm(4, 4, 4, b.arena(128), b.arena(128), out, 1, DataType::F32,
+                    false, false, 2, isApart ? &apart : &out, count);
+    });
+  };
+  expectError(batch(0, 128, true), "a batch of 0, which is not from 1 to");
+  expectError(batch(3, 128, true), "gemm addend has 128 bytes, expected 192");
+  expectError(batch(2, 64, true), "gemm addend has 64 bytes, expected 128");
+  expectError(batch(2, 128, false), "gemm out overlaps the addend");
 }
 
 TEST(Artifact, Copies_DoNotOverlap) {

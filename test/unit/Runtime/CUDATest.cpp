@@ -422,6 +422,33 @@ TEST_F(CUDATest, ErrorOfAGraph_BelongsToNoCommand) {
             "command that failed");
 }
 
+TEST_F(CUDATest, BatchOfMatmuls_HasAFactorAndAnAddend) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned x = b.tensor("x", DataType::F32, {2, 1, 2}, TensorRole::Input);
+  unsigned y = b.tensor("y", DataType::F32, {2, 2, 2}, TensorRole::Input);
+  unsigned z = b.tensor("z", DataType::F32, {2, 1, 2}, TensorRole::Input);
+  unsigned out = b.tensor("out", DataType::F32, {2, 1, 2}, TensorRole::Output);
+  artifact::Slice addend = b.of(z);
+  b.entry("main", {x, y, z}, {out},
+          {b.gemm(1, 2, 2, b.of(x), b.of(y), b.of(out), /*beta=*/10,
+                  DataType::F32, /*transposeLhs=*/false, /*transposeRhs=*/true,
+                  /*alpha=*/2, &addend, /*batch=*/2)});
+  Program program = load(b.finish());
+  auto fill = [&](const char *name, std::vector<float> values) {
+    std::copy(values.begin(), values.end(),
+              program.findTensor(name)->as<float>());
+  };
+  fill("x", {1, 2, 3, 4});
+  fill("y", {1, 0, 0, 1, 1, 1, 2, 0});
+  fill("z", {1, 2, 3, 4});
+  ASSERT_TRUE(program.run("main").ok());
+  const float *got = program.findTensor("out")->as<float>();
+  EXPECT_EQ(std::vector<float>(got, got + 4),
+            (std::vector<float>{12, 24, 44, 52}));
+}
+
 TEST_F(CUDATest, MatmulWithoutAlgorithm_IsNamed) {
   fakeCUDAFail("cublasLtMatmulAlgoGetHeuristic", 1);
   EXPECT_EQ(create(makeTestArtifact("sm_90a")).message(),
