@@ -212,7 +212,8 @@ private:
   Status evaluateBeforeSwitch();
   Status evaluateAfterSwitch();
   Result<double> bitsPerByte(const std::vector<uint64_t> &chosen,
-                             const EvalResult &result) const;
+                             const EvalResult &result);
+  Result<TextSize> measureHeldOut(const std::vector<uint64_t> &chosen);
   /// Whether `step` computes what accumulate and update do.
   bool usesStep() const { return binding.hasStep && !options.separateUpdate; }
   Status dumpState(const StepRecord &record);
@@ -250,6 +251,9 @@ private:
   /// After the last step: of this rank, and of all ranks the worst.
   DataHealth ownHealth, dataHealth;
   std::optional<ValidationWindows> windows;
+  /// The windows whose text was measured last, and its size.
+  std::vector<uint64_t> measuredWindows;
+  TextSize measuredText;
   /// Of the first rank.
   std::optional<FileLock> lock;
   std::optional<RunDirectory> directory;

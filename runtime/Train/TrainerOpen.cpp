@@ -100,8 +100,7 @@ Status Trainer::planMeasures() {
     bytesPerToken = 1;
   Status status;
   if (tokenizer && !data.manifest.isBytes() && ranks.isFirst()) {
-    Result<TextSize> size = measureText(
-        *windows, chooseWindows(config, *windows), plan.seqLen, *tokenizer);
+    Result<TextSize> size = measureHeldOut(chooseWindows(config, *windows));
     if (size && size->targets > 0)
       bytesPerToken = double(size->bytes) / double(size->targets);
     status = size ? Status() : Error{size.message()};

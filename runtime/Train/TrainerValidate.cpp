@@ -16,15 +16,28 @@ static constexpr uint64_t maxNgramTokens = 200000000;
 /// 0 where tokens are bytes or stand for no text, and on other ranks than the
 /// first.
 Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
-                                    const EvalResult &result) const {
+                                    const EvalResult &result) {
   if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
     return 0.0;
-  Result<TextSize> size =
-      measureText(*windows, chosen, plan.seqLen, *tokenizer);
+  Result<TextSize> size = measureHeldOut(chosen);
   if (!size)
     return size.takeError();
   double nats = result.loss * double(result.tokens);
   return size->bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size->bytes);
+}
+
+/// The text of held-out windows, which are the same in all evaluations during
+/// training.
+Result<TextSize> Trainer::measureHeldOut(const std::vector<uint64_t> &chosen) {
+  if (chosen == measuredWindows)
+    return measuredText;
+  Result<TextSize> size =
+      measureText(*windows, chosen, plan.seqLen, *tokenizer);
+  if (size) {
+    measuredWindows = chosen;
+    measuredText = *size;
+  }
+  return size;
 }
 
 std::vector<uint64_t> Trainer::chooseWindows(const RunConfig &config,
