@@ -16,13 +16,20 @@ static uint64_t paddedBytes(const TensorView &tensor) {
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
-                                                 PageMemory &memory) {
-  assert(model.sharingRanks() == 0 && "ranks save their own states");
+                                                 PageMemory &memory, int rank) {
   auto snapshot = std::make_unique<Snapshot>();
   snapshot->identity = model.hash();
+  snapshot->numSharing = model.sharingRanks();
+  if (snapshot->numSharing > 0) {
+    Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
+    if (!ranges)
+      return ranges.takeError();
+    snapshot->ranges = std::move(*ranges);
+  }
   uint64_t bytes = 0;
   for (const TensorView &tensor : model.tensors()) {
-    if (checkpoint::fileOf(tensor, model, /*rank=*/0).empty())
+    std::string file = checkpoint::fileOf(tensor, model, rank);
+    if (file.empty() || (rank != 0 && file != checkpoint::shareFile(rank)))
       continue;
     snapshot->views.push_back(tensor);
     bytes += paddedBytes(tensor);
@@ -48,19 +55,25 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
 }
 
 Status CheckpointWriter::start(const Model &model,
-                               std::function<SaveResult(const Model &)> save) {
+                               std::function<SaveResult(const Model &)> save,
+                               int rank) {
   assert(!isBusy() && "one save at a time");
-  Result<std::unique_ptr<Snapshot>> taken = Snapshot::take(model, memory);
+  Result<std::unique_ptr<Snapshot>> taken = Snapshot::take(model, memory, rank);
   if (!taken)
     return Error{taken.message()};
   snapshot = std::move(*taken);
+  goOn(std::move(save));
+  return {};
+}
+
+void CheckpointWriter::goOn(std::function<SaveResult(const Model &)> save) {
+  assert(!isBusy() && snapshot && "one save at a time, of a snapshot");
   busy = true;
   done = false;
   thread = startSignalBlockedThread([this, save = std::move(save)] {
     result = save(*snapshot);
     done = true;
   });
-  return {};
 }
 
 void CheckpointWriter::join() {
@@ -68,11 +81,12 @@ void CheckpointWriter::join() {
     thread.join();
 }
 
-std::optional<SaveResult> CheckpointWriter::wait() {
+std::optional<SaveResult> CheckpointWriter::wait(bool keepSnapshot) {
   if (!busy)
     return std::nullopt;
   join();
   busy = false;
-  snapshot.reset();
+  if (!keepSnapshot)
+    snapshot.reset();
   return std::move(result);
 }

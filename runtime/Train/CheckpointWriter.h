@@ -21,18 +21,23 @@
 
 namespace nsa {
 
-/// The tensors of a model that no ranks share, as they were at one time: what
-/// saveCheckpoint saves. It runs nothing.
+/// The tensors of a rank's model, as they were at one time: what saveShare and,
+/// of the first rank, saveCheckpoint save. It runs nothing.
 class Snapshot final : public Model {
 public:
   /// Brings the tensors of a checkpoint to the host, and copies them into
   /// `memory` where entries of the model would change them there. `memory`
   /// grows if it has to, and outlives the snapshot as the model does.
-  static Result<std::unique_ptr<Snapshot>> take(const Model &model,
-                                                PageMemory &memory);
+  static Result<std::unique_ptr<Snapshot>>
+  take(const Model &model, PageMemory &memory, int rank = 0);
 
   const std::vector<TensorView> &tensors() const override { return views; }
   uint64_t hash() const override { return identity; }
+  int sharingRanks() const override { return numSharing; }
+  /// Of the rank that it was taken on.
+  Result<std::vector<StateRange>> stateRanges(int) const override {
+    return ranges;
+  }
 
   Status run(std::string_view) override {
     return Error{"a snapshot of tensors runs nothing"};
@@ -48,6 +53,8 @@ public:
 private:
   std::vector<TensorView> views;
   uint64_t identity = 0;
+  int numSharing = 0;
+  std::vector<StateRange> ranges;
 };
 
 /// How a save ended.
@@ -70,14 +77,18 @@ public:
   /// Takes a snapshot of the model, and begins to save it by `save`; none may
   /// be in progress. An error is the snapshot's.
   Status start(const Model &model,
-               std::function<SaveResult(const Model &)> save);
+               std::function<SaveResult(const Model &)> save, int rank = 0);
+
+  /// Goes on with the snapshot of a save that `wait` has returned with
+  /// `keepSnapshot`.
+  void goOn(std::function<SaveResult(const Model &)> save);
 
   /// Waits until the save in progress, if there is one, reads nothing any more
   /// of what the model has on the host.
   void join();
 
   /// The end of the save in progress; nothing if there is none.
-  std::optional<SaveResult> wait();
+  std::optional<SaveResult> wait(bool keepSnapshot = false);
 
 private:
   PageMemory memory;

@@ -291,7 +291,7 @@ Result<TrainEnd> Trainer::loop() {
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
     if (isSaveWritten) {
-      Result<std::optional<TrainEnd>> end = endSave(/*isLast=*/false);
+      Result<std::optional<TrainEnd>> end = continueSave();
       if (!end)
         return end.takeError();
       if (*end)

@@ -178,12 +178,17 @@ private:
   struct SaveOutcome;
   Result<SaveOutcome> synchronizeSave(const std::string &point,
                                       const SaveOutcome &own);
+  Result<SaveOutcome> beginShares();
+  Result<SaveOutcome> synchronizeShares(int64_t step, const SaveOutcome &own);
   Result<SaveOutcome> saveShares();
   Result<SaveOutcome> saveAll();
   SaveOutcome takeResult(const SaveResult &result);
-  bool savesBeside() const;
   std::function<SaveResult(const Model &)> saver() const;
+  std::function<SaveResult(const Model &)> shareSaver() const;
   Result<std::optional<TrainEnd>> startSave();
+  /// Goes on with the save that is written beside steps once a part of it is.
+  Result<std::optional<TrainEnd>> continueSave();
+  Result<SaveOutcome> endShares();
   /// Ends the save that is written beside steps, on all ranks; nothing if there
   /// is none. Returns what ends the run, if something does.
   Result<std::optional<TrainEnd>> endSave(bool isLast);
@@ -260,12 +265,16 @@ private:
   std::optional<RunLog> log;
   TrainState state;
   int64_t savedStep = -1;
-  /// Of the first rank.
+  /// Of the first rank, and of all where they share the states.
   CheckpointWriter writer;
   /// The step of the save that is written beside steps, on every rank; -1 if
   /// there is none. Whether it is written, as of the last step.
   int64_t pendingSave = -1;
   bool isSaveWritten = false;
+  /// Whether what is written are the ranks' shares, behind which `saveRest`
+  /// saves what else is in the checkpoint.
+  bool sharesPending = false;
+  std::function<SaveResult(const Model &)> saveRest;
   /// How long steps have waited for saves.
   double saveSeconds = 0;
   /// When a save was last tried, or the steps began.

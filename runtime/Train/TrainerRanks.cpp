@@ -46,8 +46,8 @@ struct StepStatus {
   int32_t end;
   /// Of the rank's DataHealth.
   int32_t dataFailure, dataIsVerified;
-  /// Whether a save is due by the clock, and whether the one that is written
-  /// beside steps is; those of the first rank count.
+  /// Whether a save is due by the clock, which is asked on the first rank, and
+  /// whether this rank has written its part of the one beside steps.
   int32_t save, isSaveWritten;
 };
 } // namespace
@@ -59,7 +59,7 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
   if (record.step < config.train.steps)
     stop = stopReason();
   saveDueByTime = ranks.isFirst() && isSaveDueByTime();
-  isSaveWritten = ranks.isFirst() && pendingSave >= 0 && writer.isDone();
+  isSaveWritten = pendingSave >= 0 && (!writer.isBusy() || writer.isDone());
   dataHealth = ownHealth = ownDataHealth();
   if (ranks.size() == 1)
     return stop;
@@ -89,10 +89,9 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
                    " and gradient norm " + shortest(other.gradNorm) +
                    ", rank " + std::to_string(ranks.rank()) + " has " +
                    shortest(own.loss) + " and " + shortest(own.gradNorm)};
-    if (rank == 0) {
+    if (rank == 0)
       saveDueByTime = other.save != 0;
-      isSaveWritten = other.isSaveWritten != 0;
-    }
+    isSaveWritten &= other.isSaveWritten != 0;
     if (other.end >= 0 && !stop)
       stop = TrainEnd(other.end);
     dataHealth.failure =

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <sys/resource.h>
+#include <utility>
 
 namespace nsa {
 
@@ -75,26 +76,37 @@ Result<Trainer::SaveOutcome> Trainer::synchronizeSave(const std::string &point,
   return worst;
 }
 
-/// Where ranks share the optimizer's states, each saves its own.
-Result<Trainer::SaveOutcome> Trainer::saveShares() {
-  std::string point = "checkpoint " + std::to_string(state.step);
+/// Begins a checkpoint that all ranks save their shares in.
+Result<Trainer::SaveOutcome> Trainer::beginShares() {
   Status begun;
   if (ranks.isFirst())
     begun = beginCheckpoint(directory->path(), state.step);
   SaveFailure failure = SaveFailure::Other;
   if (!begun && saysNoSpace(begun.message()))
     failure = SaveFailure::NoSpace;
-  Result<SaveOutcome> outcome =
-      synchronizeSave(point + " begins", SaveOutcome::of(begun, failure));
+  return synchronizeSave("checkpoint " + std::to_string(state.step) + " begins",
+                         SaveOutcome::of(begun, failure));
+}
+
+/// Whether all ranks have saved their shares; else there is no checkpoint.
+Result<Trainer::SaveOutcome>
+Trainer::synchronizeShares(int64_t step, const SaveOutcome &own) {
+  Result<SaveOutcome> outcome = synchronizeSave(
+      "checkpoint " + std::to_string(step) + " has shares", own);
+  if (ranks.isFirst() && (!outcome || outcome->failure))
+    dropCheckpoint(directory->path(), step);
+  return outcome;
+}
+
+/// Where ranks share the optimizer's states, each saves its own.
+Result<Trainer::SaveOutcome> Trainer::saveShares() {
+  Result<SaveOutcome> outcome = beginShares();
   if (!outcome || outcome->failure)
     return outcome;
+  SaveFailure failure = SaveFailure::Other;
   Status saved =
       saveShare(directory->path(), state.step, model, ranks.rank(), &failure);
-  outcome =
-      synchronizeSave(point + " has shares", SaveOutcome::of(saved, failure));
-  if (ranks.isFirst() && (!outcome || outcome->failure))
-    dropCheckpoint(directory->path(), state.step);
-  return outcome;
+  return synchronizeShares(state.step, SaveOutcome::of(saved, failure));
 }
 
 /// What the end of a save means, and where it is.
@@ -119,6 +131,20 @@ std::function<SaveResult(const Model &)> Trainer::saver() const {
   };
 }
 
+/// Saves the rank's share of it.
+std::function<SaveResult(const Model &)> Trainer::shareSaver() const {
+  return [path = directory->path(), step = state.step,
+          rank = ranks.rank()](const Model &from) {
+    SaveResult result;
+    Status status = saveShare(path, step, from, rank, &result.report.failure);
+    if (status)
+      result.path = path;
+    else
+      result.path = Error{status.message()};
+    return result;
+  };
+}
+
 Result<Trainer::SaveOutcome> Trainer::saveAll() {
   if (model.sharingRanks() > 0) {
     Result<SaveOutcome> shares = saveShares();
@@ -131,12 +157,6 @@ Result<Trainer::SaveOutcome> Trainer::saveAll() {
   // A rank that went on could end, and its end could take rank 0 with it.
   return synchronizeSave(
       "checkpoint " + std::to_string(state.step) + " is saved", own);
-}
-
-/// Where ranks share states, the files of all of them make one checkpoint, and
-/// they wait for each other.
-bool Trainer::savesBeside() const {
-  return config.train.saveAsync && model.sharingRanks() == 0;
 }
 
 Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
@@ -153,7 +173,7 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
     return isVerified.takeError();
   if (!*isVerified)
     return std::optional<TrainEnd>(reportUnverified());
-  if (!isLast && savesBeside()) {
+  if (!isLast && config.train.saveAsync) {
     end = startSave();
     saveSeconds += steadyClock() - begin;
     return end;
@@ -167,20 +187,59 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
   return reportSave(state.step, *outcome, isLast);
 }
 
-/// Takes the tensors, and leaves the files to the writer.
+/// Takes the tensors, and leaves the files to the writer: first those of the
+/// ranks' shares, where they share states.
 Result<std::optional<TrainEnd>> Trainer::startSave() {
+  bool shares = model.sharingRanks() > 0;
+  if (shares) {
+    Result<SaveOutcome> begun = beginShares();
+    if (!begun)
+      return begun.takeError();
+    if (begun->failure) {
+      lastSave = steadyClock();
+      return reportSave(state.step, *begun, /*isLast=*/false);
+    }
+    saveRest = saver();
+  }
   Status status;
-  if (ranks.isFirst()) {
+  if (shares || ranks.isFirst()) {
     if (Status pinned = model.pinHost(); !pinned)
       warn(pinned.message() + "; checkpoints take longer to the host");
-    status = writer.start(model, saver());
+    status = writer.start(model, shares ? shareSaver() : saver(), ranks.rank());
   }
   lastSave = steadyClock();
   pendingSave = state.step;
   isSaveWritten = false;
+  sharesPending = shares;
   if (!status)
     return Error{status.message()};
   return std::optional<TrainEnd>();
+}
+
+/// Waits for the shares of all ranks, and begins to write the rest.
+Result<Trainer::SaveOutcome> Trainer::endShares() {
+  SaveOutcome own;
+  if (std::optional<SaveResult> result =
+          writer.wait(/*keepSnapshot=*/ranks.isFirst());
+      result && !result->path)
+    own = {result->report.failure, result->path.message()};
+  sharesPending = false;
+  isSaveWritten = false;
+  Result<SaveOutcome> outcome = synchronizeShares(pendingSave, own);
+  if (ranks.isFirst() && outcome && !outcome->failure)
+    writer.goOn(std::move(saveRest));
+  return outcome;
+}
+
+Result<std::optional<TrainEnd>> Trainer::continueSave() {
+  if (!sharesPending)
+    return endSave(/*isLast=*/false);
+  Result<SaveOutcome> outcome = endShares();
+  if (!outcome)
+    return outcome.takeError();
+  if (!outcome->failure)
+    return std::optional<TrainEnd>();
+  return reportSave(std::exchange(pendingSave, -1), *outcome, false);
 }
 
 Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
@@ -188,6 +247,17 @@ Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
   if (pendingSave < 0)
     return goOn;
   int64_t step = pendingSave;
+  // A later state is still to be saved.
+  bool isLastOfRun = isLast && step == state.step;
+  if (sharesPending) {
+    Result<SaveOutcome> outcome = endShares();
+    if (!outcome)
+      return outcome.takeError();
+    if (outcome->failure) {
+      pendingSave = -1;
+      return reportSave(step, *outcome, isLastOfRun);
+    }
+  }
   SaveOutcome own;
   if (std::optional<SaveResult> result = writer.wait())
     own = takeResult(*result);
@@ -196,12 +266,13 @@ Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
       synchronizeSave("checkpoint " + std::to_string(step) + " is saved", own);
   if (!outcome)
     return outcome.takeError();
-  // A later state is still to be saved.
-  return reportSave(step, *outcome, isLast && step == state.step);
+  return reportSave(step, *outcome, isLastOfRun);
 }
 
+/// Shares alone are no checkpoint; the next start removes them.
 void Trainer::endOwnSave() {
-  if (std::optional<SaveResult> result = writer.wait())
+  std::optional<SaveResult> result = writer.wait();
+  if (result && !sharesPending)
     (void)takeResult(*result);
 }
 

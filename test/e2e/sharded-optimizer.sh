@@ -83,9 +83,23 @@ train stopped two --nproc 2 --stop-after 5
 train stopped two --nproc 2 --resume "$scratch/stopped"
 same shared stopped "a run that was stopped differs from one that was not"
 
+# Saves beside steps leave the same checkpoints.
+for beside in false true; do
+  train "saved-$beside" two --nproc 2 --set train.save_every=3 --set train.keep_checkpoints=0 \
+    --set train.save_async=$beside
+done
+same shared saved-true "a run that saves beside steps differs from one that does not"
+for step in 03 06 09; do
+  for file in "$scratch/saved-false/checkpoints/step-000000$step"/*.safetensors; do
+    cmp "$file" "$scratch/saved-true/checkpoints/step-000000$step/${file##*/}" ||
+      fail "a checkpoint that was written beside steps differs"
+  done
+done
+[ "$(grep -c "saved .*/step-" "$scratch/saved-true.log")" = 4 ] || fail "$(cat "$scratch/saved-true.log")"
+
 # The same when a rank is killed, and all go on from their parts.
 /usr/bin/python3 "$root/test/e2e/kill-rank.py" "$scratch/killed" 1 5 &
-train killed two --nproc 2 --max-restarts 1 --set train.save_every=4
+train killed two --nproc 2 --max-restarts 1 --set train.save_every=4 --set train.save_async=true
 wait $! || fail "no rank was killed"
 grep -q "nsa-train: restart 1 of 1" "$scratch/killed.log" || fail "$(cat "$scratch/killed.log")"
 grep -q "resuming from .*/killed/checkpoints/step-0000000[48]" "$scratch/killed.log" ||
