@@ -19,13 +19,21 @@ settings=(--set train.seq_len=64 --set train.batch_size=8 --set train.micro_batc
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/again.nsax" --recompute=block > /dev/null
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 16 --tokens 100000 \
   --seed 7 -o "$scratch/data" > /dev/null
+"$bin/nsa-model" "$configs/smoke.yaml" "${settings[@]}" --set data.isolate_documents=true \
+  -o "$scratch/isolated.mlir"
+"$bin/nsa-compile" "$scratch/isolated.mlir" -o "$scratch/isolated.nsax" > /dev/null
+mkdir "$scratch/text"
+for i in $(seq 60); do seq "$i" $((i + i * i % 37)) > "$scratch/text/$i.txt"; done
+"$bin/nsa-data" pack "$scratch/text" --val-fraction 0.3 -o "$scratch/documents" > /dev/null
 
+# The data set that runs train on.
+data=data
 # command NAME MODEL OPTION...: prints the command of a run, one word a line.
 command() {
   local name=$1 model=$2
   shift 2
   printf '%s\n' "$bin/nsa-train" "$scratch/$model.nsax" --config "$configs/smoke.yaml" \
-    --data "$scratch/data" --out-dir "$scratch" --run-name "$name" \
+    --data "$scratch/$data" --out-dir "$scratch" --run-name "$name" \
     --no-progress "${settings[@]}" "$@"
 }
 # train NAME MODEL OPTION...: runs it and leaves its losses in NAME.losses.
@@ -80,6 +88,12 @@ same four four-separate "the fused step differs from accumulate and update"
 block=(--set runtime.gradient_checkpointing=block)
 train one-block again "${block[@]}" --threads 1
 train two-block again "${block[@]}" --nproc 2
+# Micro-batches have different numbers of targets where documents are isolated.
+data=documents
+for ranks in 1 2 4; do
+  train "isolated-$ranks" isolated --set data.isolate_documents=true --nproc "$ranks"
+done
+data=data
 grep -q "512 tokens per step = 4 ranks x 1 x 2 sequences of 64" "$scratch/four.log" ||
   fail "tokens per step are not printed"
 

@@ -84,6 +84,8 @@ def disturb(run, number, limit, words):
 compare("two", "one")
 compare("four", "one")
 compare("two-block", "one-block")
+compare("isolated-2", "isolated-1")
+compare("isolated-4", "isolated-1")
 # Gradients are rounded to 8 bits.
 compare("eight", "one")
 compare("half", "one", 1e-3)
