@@ -2,8 +2,9 @@
 """Measures training on a GPU.
 
   test/bench/gpu.py prepare FOLDER [--target sm_90a] [--only NAME...]
-      compiles what is measured; needs the compiler, not a GPU
-  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--out FOLDER]
+      compiles what is measured, models of larger vocabularies if they are named;
+      needs the compiler, not a GPU
+  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--out FOLDER]
       trains each for some steps and prints tokens per second, the memory in use
       above a bare context and what was planned, the time of the attention
       operations and of the most expensive commands; needs a GPU, not the compiler
@@ -25,6 +26,16 @@ STEPS = {
     "m7c-8192x8": ("m7c_125m", 8192, 8, {}),
     "m7c-32768x2": ("m7c_125m", 32768, 2, {}),
     "llama-32768x1": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "cheap"}),
+    "m7c-2048x32-muon": ("m7c_125m", 2048, 32, {"train.optimizer": "muon"}),
+}
+# The same on tokens of a larger vocabulary, which `run --data` has to have; isolated, the
+# documents of a sequence do not see each other.
+TOKENS = {
+    f"m7c-{words}-{length}x{65536 // length}{'-isolated' * isolated}": (
+        "m7c_125m", length, 65536 // length,
+        {"model.vocab_size": words, "data.tokenizer": "shards" if words > 256 else "byte"}
+        | ({"data.isolate_documents": "true"} if isolated else {}))
+    for words in (256, 50304, 131072) for length in (2048, 8192, 32768) for isolated in (False, True)
 }
 
 
@@ -53,8 +64,8 @@ ATTENTION |= {
 
 
 def prepare(args):
-    for name in jobs.chosen(list(STEPS | ATTENTION), args.only):
-        config, length, batch, overrides = (STEPS | ATTENTION)[name]
+    for name in jobs.chosen(list(STEPS | ATTENTION | TOKENS), args.only or list(STEPS | ATTENTION)):
+        config, length, batch, overrides = (STEPS | ATTENTION | TOKENS)[name]
         values = {"runtime.precision": "bf16", "train.seq_len": length,
                   "train.batch_size": batch, "train.micro_batch": batch, "train.warmup_steps": 2}
         jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides)
@@ -117,8 +128,8 @@ def report_attention(args, names):
 
 
 def run(args):
-    names = jobs.there(args, list(STEPS | ATTENTION))
-    steps = [name for name in names if name in STEPS]
+    names = jobs.there(args, list(STEPS | ATTENTION | TOKENS))
+    steps = [name for name in names if name not in ATTENTION]
     attention = [name for name in names if name in ATTENTION]
     if steps:
         report_steps(args, steps)
@@ -129,6 +140,7 @@ def run(args):
 def run_options(parser):
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--top", type=int, default=12)
+    parser.add_argument("--data", help="data set to train on [FOLDER/data]")
 
 
 jobs.main(__doc__, prepare, run, run_options=run_options)

@@ -62,6 +62,7 @@ def prepare(args, name, config, values, *options):
     call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
          f"--target={args.target}", f"--precision={values['runtime.precision']}",
          f"--recompute={values.get('runtime.gradient_checkpointing', 'none')}",
+         f"--optimizer={values.get('train.optimizer', 'adamw')}",
          *options)
     os.remove(model)
     with open(os.path.join(args.folder, name + ".json"), "w") as file:
@@ -87,7 +88,7 @@ def command(args, name, values, *options, label=None):
     runs = os.path.join(args.out, label or name)
     return [os.path.join(args.folder, "nsa-train"), os.path.join(args.folder, name + ".nsax"),
             "--config", os.path.join(args.folder, job["config"]),
-            "--data", os.path.join(args.folder, "data"), "--no-progress",
+            "--data", getattr(args, "data", None) or os.path.join(args.folder, "data"), "--no-progress",
             *assign(job["settings"] | values), "--out-dir", runs, "--run-name", "run",
             *(["--blas", args.blas] if args.blas else []), *options], os.path.join(runs, "run")
 
