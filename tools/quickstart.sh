@@ -26,6 +26,6 @@ name=$(date +%Y-%m-%d_%H-%M-%S)
 $bin/nsa-train configs/showcase.yaml --data "$work/shards" \
   --out-dir "$work/runs" --run-name "$name" "$@"
 
-printf '\n==> what the model makes of "#include "\n#include '
+printf '\n==> continuing "#include " with the model\n'
 $bin/nsa-generate "$work/runs/$name" --prompt '#include ' --tokens 300 \
   --temperature 0.7
