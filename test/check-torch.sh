@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 python=${NSA_TORCH_PYTHON:-build/torch/bin/python}
-if [ -z "${NSA_TORCH_PYTHON:-}" ] && ! "$python" -c 'import torch' 2> /dev/null; then
+if [ -z "${NSA_TORCH_PYTHON:-}" ] && ! "$python" -c 'import torch, xdist' 2> /dev/null; then
   /usr/bin/python3 -m venv build/torch
   "$python" -m pip install --quiet --disable-pip-version-check -r tools/requirements-torch.txt
 fi
