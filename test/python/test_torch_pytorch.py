@@ -11,7 +11,7 @@ import nsa.torch as nt  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
 from torch import library  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch_support import DEVICE, SIZES, VECTOR, WIDE, phi_parameters, seed, tensors  # noqa: E402, F401
+from torch_support import DEVICE, SIZES, VECTOR, WIDE, check_attention, phi_parameters, seed, tensors  # noqa: E402, F401
 
 
 @pytest.mark.parametrize("name", ["window", "selected", "compress", "attention", "inference", "rotary"])
@@ -51,6 +51,17 @@ def test_compile_dynamic_length_is_the_same():
     for length in (33, 40, 57):
         inputs = [x.detach() for x in tensors(1, length, 4, 2, 16, 16)]
         torch.testing.assert_close(compiled(*inputs), layer(*inputs))
+
+
+def test_dynamic_shapes_compile_once(monkeypatch):
+    compiled = []
+    compile = _kernels.compile
+    monkeypatch.setattr(_kernels, "compile", lambda text, **options: compiled.append(text) or compile(text, **options))
+    monkeypatch.setattr(_kernels, "_has_dynamic_shapes", False)
+    nt.set_dynamic_shapes(True)
+    for length in (1, 45, 130):
+        check_attention(tensors(1, length, 6, 2, 16, 16, torch.bfloat16), SIZES)
+    assert compiled and len(set(compiled)) == len(compiled) and all("x?x" in text for text in compiled)
 
 
 def test_repeated_calls_are_equal_bit_for_bit():

@@ -20,7 +20,9 @@ if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 9):
 
 from nsa.torch._functions import (attention, causal_attention, compress, compressed_attention,  # noqa: E402
                                   rotary_table, select, selected_attention, window_attention)
+from nsa.torch._kernels import set_dynamic_shapes  # noqa: E402
 from nsa.torch._layer import NativeSparseAttention, load_checkpoint, save_parameters  # noqa: E402
 
 __all__ = ["NativeSparseAttention", "attention", "causal_attention", "compress", "compressed_attention",
-           "load_checkpoint", "rotary_table", "save_parameters", "select", "selected_attention", "window_attention"]
+           "load_checkpoint", "rotary_table", "save_parameters", "select", "selected_attention", "set_dynamic_shapes",
+           "window_attention"]

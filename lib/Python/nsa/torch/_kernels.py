@@ -13,8 +13,8 @@ import torch
 from nsa._compile import compile, has_ptxas
 from nsa._runtime import InputError, load
 
-#: Targets with one program for every batch and length; elsewhere there is one for each shape.
-ANY_EXTENTS = {"cpu"}
+#: Whether one program serves every batch and length on GPUs, too, as it does on CPUs.
+_has_dynamic_shapes = False
 
 #: Prepared calls that are kept, on the CPU, where each has threads, and on GPUs, where it has the code of its kernels.
 MOST_CALLS = [16, 1024]
@@ -57,10 +57,18 @@ def _compiler_options(target):
     return options
 
 
+def set_dynamic_shapes(enabled):
+    """Whether one program serves every batch and length on GPUs, too: where lengths vary from call to call, none waits
+    for a compiler but the first. It is slower where kernels depend on the length; docs/torch.md has a table. Calls
+    before and after it may differ in the last bits. On CPUs it changes nothing."""
+    global _has_dynamic_shapes
+    _has_dynamic_shapes = bool(enabled)
+
+
 def _module(operator, source, extents, device):
     """The program of a source for these extents."""
     target = _target(device)
-    serves_all = target in ANY_EXTENTS and source.takes_any_extents
+    serves_all = (target == "cpu" or _has_dynamic_shapes) and source.takes_any_extents
     text = source.text(None if serves_all else extents)
     if (text, target) not in _modules:
         _modules[text, target] = compile(text, name=f"{operator.__name__}.mlir", target=target,
@@ -180,7 +188,8 @@ def contiguous(tensors):
 def find(operator, tensors, parameters, check=lambda: None):
     """The call of an operator of _sources for tensors like these; `check` says what is wrong with them, if
     something is."""
-    key = (operator, parameters, *[(tensor.shape, tensor.dtype, tensor.get_device()) for tensor in tensors])
+    key = (operator, parameters, _has_dynamic_shapes,
+           *[(tensor.shape, tensor.dtype, tensor.get_device()) for tensor in tensors])
     is_cuda = tensors[0].is_cuda
     calls = _calls[is_cuda]
     call = calls.get(key)
