@@ -49,6 +49,8 @@ struct DeviceArrays {
       x[i] = first + float(i);
     std::fill(std::begin(y), std::end(y), NAN);
   }
+  /// What was put on a stream writes them until it has run.
+  ~DeviceArrays() { cuCtxSynchronize(); }
   std::vector<Argument> arguments() {
     Device gpu{Device::Kind::CUDA, 0};
     return {{"x", {x, DataType::F32, {4, 8}, {}, gpu}},
@@ -206,8 +208,6 @@ TEST_F(CUDASessionTest, ExternalMemoryOnAStream_FailingCommandIsNamed) {
                          "given"),
             std::string::npos)
       << message;
-  // Commands before those that failed write what this test owns.
-  cuCtxSynchronize();
 }
 
 TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
