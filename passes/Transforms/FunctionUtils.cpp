@@ -15,7 +15,13 @@ FailureOr<func::ReturnOp> nsa::getReturn(func::FuncOp function) {
     return function.emitError("function `")
            << function.getName() << "` has "
            << function.getBody().getBlocks().size() << " blocks, expected 1";
-  return cast<func::ReturnOp>(function.front().getTerminator());
+  Operation *terminator = function.front().getTerminator();
+  auto ret = dyn_cast<func::ReturnOp>(terminator);
+  if (!ret)
+    return function.emitError("function `")
+           << function.getName() << "` ends with " << terminator->getName()
+           << ", expected func.return";
+  return ret;
 }
 
 Location nsa::tagLocation(Location location, StringRef tag) {

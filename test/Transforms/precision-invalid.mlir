@@ -11,6 +11,13 @@ module {
 
 // -----
 
+// expected-error @+1 {{function `other` ends with llvm.return, expected func.return}}
+func.func @other(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.train} {
+  llvm.return
+}
+
+// -----
+
 // expected-error @+1 {{function `blocks` has 2 blocks, expected 1}}
 func.func @blocks(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.train} {
   cf.br ^next
