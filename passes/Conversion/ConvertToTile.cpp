@@ -44,19 +44,6 @@ static bool staysInTheGraph(Operation *op) {
              nn::AllGatherOp>(op);
 }
 
-/// What single tokens cannot do on a GPU.
-static LogicalResult checkDecode(ModuleOp module) {
-  WalkResult result = module.walk([&](CompressOp op) {
-    if (!op.getPositions() || !op.getInput().getDefiningOp<CacheReadOp>())
-      return WalkResult::advance();
-    op.emitOpError(
-        "has learned positions in blocks (phi_pos), with which there "
-        "is no decoding on GPUs; the CPU has it");
-    return WalkResult::interrupt();
-  });
-  return failure(result.wasInterrupted());
-}
-
 /// The elements of the largest tensor that the operation touches.
 static int64_t countMostElements(Operation *op) {
   int64_t most = 0;
@@ -140,8 +127,6 @@ void ConvertToTile::runOnOperation() {
   }
   KernelCache cache(module, kernels);
   if (cache.getSchedule().isGPU) {
-    if (failed(checkDecode(module)))
-      return signalPassFailure();
     launchDecodeSteps(module, cache);
     if (module.lookupSymbol(training::decodeEntry))
       launchVectorMatmuls(module, cache);

@@ -121,7 +121,7 @@ TEST(EmulatedDecode, OtherModels_AgreeWithTheCPU) {
   std::vector<std::string> linear = linearModel(), mlp = mlpModel();
   for (auto *list : {&linear, &mlp})
     list->push_back("model.n_layers=1");
-  mlp.push_back("nsa.phi_pos=false");
+  linear.push_back("nsa.phi_pos=true");
   std::vector<std::pair<std::vector<std::string>, const char *>> list = {
       {linear, "sm_80"},
       {mlp, "sm_90a"},
