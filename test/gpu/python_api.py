@@ -4,7 +4,8 @@
     python3 test/gpu/python_api.py [--target sm_90a] [--checkpoint runs/small]
 
 Needs PyTorch for CUDA and the package nsa with its compiler. Prints a line for each
-check and exits with 1 if one fails. A checkpoint is evaluated on the CPU and on the GPU.
+check and exits with 1 if one fails. A checkpoint is evaluated on the CPU and on the GPU,
+where it also continues prompts.
 """
 
 import argparse
@@ -247,6 +248,19 @@ def compare_model(checkpoint, target):
     return f"{device}: loss {losses[0]:.6f} on the CPU, {losses[1]:.6f} on the GPU; logits differ by {difference:.2g}"
 
 
+def compare_generation(checkpoint, target):
+    host, device = nsa.Model(checkpoint), nsa.Model(checkpoint, target=target)
+    prompts = [[1], [int(id) for id in numpy.random.default_rng(1).integers(0, 256, 40)]]
+    tokens = host.seq_len - 40
+    shortfall = 0
+    for prompt, drawn in zip(prompts, device.generate(prompts, tokens=tokens, temperature=0)):
+        assert len(drawn) == tokens
+        logits = host.logits(prompt + drawn)[len(prompt) - 1:-1]
+        shortfall = max(shortfall, (logits.max(1) - logits[numpy.arange(tokens), drawn]).max())
+    assert shortfall < 1e-3, shortfall
+    return f"{tokens} ids after each of 2 prompts: logits on the CPU are at most {shortfall:.2g} below the largest"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="sm_90a")
@@ -254,6 +268,7 @@ def main():
     options = parser.parse_args()
     if options.checkpoint:
         globals()["check_model"] = lambda module: compare_model(options.checkpoint, module.target)
+        globals()["check_generation"] = lambda module: compare_generation(options.checkpoint, module.target)
     module = nsa.compile(SOURCE, name="window.mlir", target=options.target)
     failed = 0
     for name, check in list(globals().items()):
