@@ -98,21 +98,6 @@ def TileGPU_ReuseOp : TileGPU_Op<"reuse"> {
   let assemblyFormat = "attr-dict";
 }
 
-def TileGPU_WaitAllOp : TileGPU_Op<"wait_all"> {
-  let summary = "all that has been written to shared memory is there for all";
-  let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. No copy that it knows of
-    is in flight behind it.
-
-    Example:
-
-    ```mlir
-    tile_gpu.wait_all
-    ```
-  }];
-  let assemblyFormat = "attr-dict";
-}
-
 //===----------------------------------------------------------------------===//
 // Synchronization
 //===----------------------------------------------------------------------===//

@@ -205,7 +205,6 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                               const Prefetch &prefetch) {
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
   Value step = scalar(op.getStep());
-  tile_gpu::WaitAllOp::create(b);
   beginPipeline(op, prefetch);
   int64_t depth = pipelines.back().depth, bytes = pipelines.back().bytes;
   auto markPlaces = [&](tile_gpu::SharedAccessKind kind) {

@@ -37,7 +37,8 @@ struct Pending {
   llvm::SetVector<GlobalAccessOp> reads, writes;
   /// Whether something may have been written since then.
   bool stored = false;
-  /// What each group of copies in flight fills, in order.
+  /// What each group of copies in flight fills, in order: nothing, if others
+  /// wait for it. Empty where that is so for all.
   SmallVector<Piece> copies;
   /// What other threads may not see yet.
   SmallVector<Piece> unseen;
@@ -57,6 +58,8 @@ void Pending::join(const Pending &other) {
   unseen.append(other.unseen);
   sharedRead |= other.sharedRead;
 }
+
+static bool isKnown(const Piece &copy) { return copy.bytes != 0; }
 
 static bool meetsAny(ArrayRef<Piece> pieces, const Piece &piece) {
   return llvm::any_of(pieces,
@@ -165,8 +168,11 @@ LogicalResult BarrierInserter::awaitPiece(Operation *op, const Piece &piece) {
     OpBuilder builder(op);
     AsyncWaitOp::create(builder, op->getLoc(),
                         int32_t(pending.copies.end() - last));
-    pending.unseen.append(pending.copies.begin(), last);
+    llvm::copy_if(llvm::make_range(pending.copies.begin(), last),
+                  std::back_inserter(pending.unseen), isKnown);
     pending.copies.erase(pending.copies.begin(), last);
+    if (llvm::none_of(pending.copies, isKnown))
+      pending.copies.clear();
   }
   return meetsAny(pending.unseen, piece) ? insertBarrier(op) : success();
 }
@@ -179,8 +185,10 @@ LogicalResult BarrierInserter::read(Operation *op, const Piece &piece) {
 }
 
 LogicalResult BarrierInserter::waitAll(Operation *op) {
-  if (!pending.copies.empty())
-    return read(op, Piece(pending.copies.back()));
+  if (!pending.copies.empty()) {
+    Piece last = *llvm::find_if(llvm::reverse(pending.copies), isKnown);
+    return read(op, last);
+  }
   return pending.unseen.empty() ? success() : insertBarrier(op);
 }
 
@@ -256,7 +264,6 @@ LogicalResult BarrierInserter::visit(Operation *op) {
       .Case<GlobalAccessOp, SharedAccessOp>(
           [&](auto access) { return visit(access); })
       .Case([&](ReuseOp reuse) { return insertBarrier(reuse); })
-      .Case([&](WaitAllOp all) { return waitAll(all); })
       .Case([&](BarrierOp barrier) {
         barrier.setThreadsAttr(threads);
         return prepareBarrier(barrier);
@@ -275,6 +282,8 @@ LogicalResult BarrierInserter::visit(Operation *op) {
         if (commit.getBytes())
           pending.copies.push_back(
               {int64_t(*commit.getBytes()), int64_t(*commit.getOffset())});
+        else if (!pending.copies.empty())
+          pending.copies.push_back({0, 0});
         return success();
       })
       .Case([&](WgmmaCommitOp commit) -> LogicalResult {
@@ -395,8 +404,7 @@ struct InsertBarriers : nsa::impl::TileGPUInsertBarriersBase<InsertBarriers> {
         op->removeAttr(kUniformAttr);
         op->removeAttr(kConsumersAttr);
       }
-      if (isa<GlobalAccessOp, SharedAccessOp, ReuseOp, WaitAllOp, WgmmaUseOp>(
-              op))
+      if (isa<GlobalAccessOp, SharedAccessOp, ReuseOp, WgmmaUseOp>(op))
         op->erase();
     });
   }

@@ -89,7 +89,41 @@ llvm.func @copies() {
   // CHECK-NEXT: tile_gpu.async_wait pending 0
   // CHECK-NEXT: tile_gpu.barrier
   // CHECK-NEXT: llvm.return
-  tile_gpu.wait_all
+  tile_gpu.shared_access read 2048 bytes at 2048
+  llvm.return
+}
+
+// -----
+
+// So do groups behind it that the code waits for itself, as loops that copy ahead
+// begin with.
+// CHECK-LABEL: @copies_ahead
+llvm.func @copies_ahead(%n: i32) {
+  %c = llvm.mlir.constant(1 : i32) : i32
+  // CHECK: tile_gpu.async_commit 2048 bytes at 0
+  // CHECK-NEXT: tile_gpu.async_commit{{$}}
+  // CHECK-NEXT: tile_gpu.async_commit{{$}}
+  tile_gpu.shared_access copy 2048 bytes at 0
+  tile_gpu.async_commit 2048 bytes at 0
+  tile_gpu.shared_access copy 4096 bytes at 2048
+  tile_gpu.async_commit
+  tile_gpu.async_commit
+  // CHECK-NEXT: tile_gpu.async_wait pending 2
+  // CHECK-NEXT: tile_gpu.barrier
+  // CHECK-NEXT: scf.for
+  // CHECK-NEXT: tile_gpu.async_wait pending 1
+  // CHECK-NEXT: tile_gpu.barrier
+  // CHECK-NEXT: "load"
+  // CHECK-NEXT: tile_gpu.async_commit{{$}}
+  scf.for %i = %c to %n step %c : i32 {
+    tile_gpu.async_wait pending 1
+    tile_gpu.shared_access arrive 4096 bytes at 2048
+    tile_gpu.barrier
+    tile_gpu.shared_access read 6144 bytes at 0
+    llvm.inline_asm has_side_effects "load", "" : () -> ()
+    tile_gpu.async_commit
+  } {tile_gpu.uniform = "block"}
+  // CHECK: llvm.return
   llvm.return
 }
 

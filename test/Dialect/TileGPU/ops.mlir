@@ -8,10 +8,8 @@ func.func @accesses(%x: memref<8xf32>) {
   tile_gpu.global_access write %x owners 3 : memref<8xf32>
   // CHECK-NEXT: tile_gpu.shared_access arrive 512 bytes at 1024
   // CHECK-NEXT: tile_gpu.reuse
-  // CHECK-NEXT: tile_gpu.wait_all
   tile_gpu.shared_access arrive 512 bytes at 1024
   tile_gpu.reuse
-  tile_gpu.wait_all
   return
 }
 
