@@ -61,6 +61,13 @@ ATTENTION |= {
     f"causal-64x4x128-{length}": ("m7c_125m", length, 1, one_layer(64, 4, 128) | {"nsa.w": length})
     for length in (4096, 32768)
 }
+# Layers of one kind.
+ATTENTION |= {
+    f"{kind}-{heads}x{groups}x{width}-{batch}x{length}":
+        ("m7c_125m", length, batch, one_layer(heads, groups, width) | {"model.layers": layer})
+    for kind, layer in (("window", "window:512"), ("dense", "dense"))
+    for heads, groups, width, batch, length in ((12, 2, 64, 2, 8192), (64, 4, 128, 1, 8192))
+}
 
 
 def prepare(args):

@@ -5,6 +5,8 @@
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Rotation.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
@@ -55,13 +57,12 @@ int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
 }
 
 /// Neighbouring queries see more keys of a window together than one of them
-/// does, so that a program of few queries with all heads of their group
+/// does, so that a program of fewer queries with several heads of their group
 /// computes fewer pairs that do not count.
-int64_t DenseAttention::getPackedQueries(const KernelSchedule &schedule) const {
-  bool fits = ownQueryTile % shape.group() == 0 && shape.group() > 1 &&
+int64_t DenseAttention::getPackedHeads(const KernelSchedule &schedule) const {
+  bool fits = visibility->attendsToTokens() &&
               ownQueryTile == 2 * getProductRows(schedule);
-  return visibility->attendsToTokens() && fits ? ownQueryTile / shape.group()
-                                               : 0;
+  return fits ? std::gcd(ownQueryTile, shape.group()) : 1;
 }
 
 /// Three warpgroups that another one copies for have registers for more keys
@@ -206,11 +207,11 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
 }
 
 RowProgram DenseAttention::makeForwardProgram(TileBuilder &b) const {
-  if (packedQueries == 0)
+  if (packedHeads == 1)
     return HeadProgram(*this, ownQueryTile, b);
-  Expr tile =
-      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isGPU);
-  return GroupProgram(shape, packedQueries, /*mTileQueries=*/0, b, tile);
+  int64_t queries = ownQueryTile / packedHeads;
+  Expr tile = getQueryTileOf(b.programId(0), numQueryTiles(queries), isGPU);
+  return makeHeadsProgram(shape, queries, packedHeads, b, tile);
 }
 
 //===----------------------------------------------------------------------===//
@@ -401,9 +402,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
 
 KernelSpec DenseAttention::forwardSpec(StringRef suffix,
                                        std::string name) const {
-  std::array<Extent, 3> grid = headGrid(ownQueryTile);
-  if (packedQueries != 0)
-    grid = {numQueryTiles(packedQueries), shape.keyHeads, shape.batch};
+  std::array<Extent, 3> grid = {numQueryTiles(ownQueryTile / packedHeads),
+                                shape.queryHeads / packedHeads, shape.batch};
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = minBlocks;
@@ -469,6 +469,8 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
   LogicalResult matchAndRewrite(RotaryAttentionOp op,
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getPackedAttention(op, getSchedule());
+    // Programs rotate the rows of one head.
+    attention.packedHeads = 1;
     KernelSpec spec = attention.forwardSpec("", getName(attention));
     spec.takesExtents = spec.takesExtents &&
                         hasAnglesOfAll(op.getTable(), attention.shape.sequence);

@@ -23,7 +23,7 @@ struct DenseAttention {
         queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
         keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
         ownQueryTile(getOwnQueryTile(schedule)),
-        packedQueries(getPackedQueries(schedule)),
+        packedHeads(getPackedHeads(schedule)),
         forwardKeyTile(getForwardKeyTile(schedule)),
         minBlocks(getMinBlocks(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
@@ -148,9 +148,9 @@ struct DenseAttention {
   /// computes their outputs, keys of one that computes their gradients, and of
   /// one that adds parts of these.
   int64_t queryTile, keyTile, ownQueryTile;
-  /// Queries of a program that computes the outputs of all heads of a group, 0
-  /// if it takes one head; keys of a tile there.
-  int64_t packedQueries, forwardKeyTile;
+  /// Heads of a group of which a program computes the outputs; keys of a tile
+  /// there.
+  int64_t packedHeads, forwardKeyTile;
   /// Such programs that a multiprocessor is to run at once; 0 for as many as
   /// fit.
   int64_t minBlocks;
@@ -177,7 +177,7 @@ private:
   bool isLong() const;
   int64_t getMinBlocks(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
-  int64_t getPackedQueries(const KernelSchedule &schedule) const;
+  int64_t getPackedHeads(const KernelSchedule &schedule) const;
   int64_t getForwardKeyTile(const KernelSchedule &schedule) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.

@@ -6,6 +6,25 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+/// Rows of several heads of one query follow each other in memory.
+RowProgram nsa::makeHeadsProgram(const AttentionShape &shape, int64_t queries,
+                                 int64_t heads, TileBuilder &b, Expr tile) {
+  Expr firstHead = b.programId(1) * heads;
+  RowProgram program{b,
+                     {b.programId(2), firstHead / shape.group(), tile * queries,
+                      queries, Value()},
+                     Value(),
+                     Value()};
+  auto coordinates = b.map({b.range(0, queries * heads, 0)}, {b.i32(), b.i32()},
+                           [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                             return {program.range.first + x[0] / heads,
+                                     firstHead + x[0] % heads};
+                           });
+  program.range.query = program.stored = coordinates[0];
+  program.head = coordinates[1];
+  return program;
+}
+
 GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
                            int64_t mTileQueries, TileBuilder &b, Expr tile)
     : RowProgram{

@@ -56,6 +56,12 @@ struct RowProgram {
   mlir::Value head, stored;
 };
 
+/// A program whose rows are pairs of a query and one of `heads` heads of a
+/// group, which they divide: (tile of queries, number of such heads, batch).
+RowProgram makeHeadsProgram(const AttentionShape &shape, int64_t queries,
+                            int64_t heads, tile::TileBuilder &b,
+                            tile::Expr tile);
+
 /// A program whose rows are (query, head of the group) pairs, heads innermost,
 /// so that keys and values are read once per group. Programs are numbered by
 /// (tile of queries, key head, batch), the last two being axes 1 and 2 of the

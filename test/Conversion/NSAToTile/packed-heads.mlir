@@ -11,13 +11,30 @@ func.func @packed(%q: tensor<1x320x8x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> t
   return %o : tensor<1x320x8x64xbf16>
 }
 
-// Six heads do not divide 128 rows: one head each.
+// Six heads do not divide 128 rows, two of them do: 64 queries.
 // CHECK-LABEL: tile.kernel private @window_attention_b1s320h12x2d64_w256_bf16
-// CHECK-SAME: grid = array<i32: 12, 1, 3>
-func.func @apart(%q: tensor<1x320x12x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x12x64xbf16> {
+// CHECK-SAME: grid = array<i32: 6, 1, 5>
+func.func @some(%q: tensor<1x320x12x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x12x64xbf16> {
   %o, %lse = nsa.window_attention %q, %k, %k {window = 256 : i64}
       : (tensor<1x320x12x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>) -> (tensor<1x320x12x64xbf16>, tensor<1x12x320xf32>)
   return %o : tensor<1x320x12x64xbf16>
+}
+
+// CHECK-LABEL: tile.kernel private @window_attention_b1s320h6x2d64_w256_bf16
+// CHECK-SAME: grid = array<i32: 6, 1, 3>
+func.func @apart(%q: tensor<1x320x6x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x6x64xbf16> {
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 256 : i64}
+      : (tensor<1x320x6x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>) -> (tensor<1x320x6x64xbf16>, tensor<1x6x320xf32>)
+  return %o : tensor<1x320x6x64xbf16>
+}
+
+// Programs that rotate have the rows of one head.
+// CHECK-LABEL: tile.kernel private @rotary_window_attention_b1s320h8x2d64_w256_bf16
+// CHECK-SAME: grid = array<i32: 8, 1, 3>
+func.func @rotates(%q: tensor<1x320x8x64xbf16>, %k: tensor<1x320x2x64xbf16>, %table: tensor<320x32x2xf32>) -> tensor<1x320x8x64xbf16> {
+  %o, %lse, %qr = nsa.rotary_attention %q, %k, %k rotary %table visible(#nsa.window<256>)
+      : (tensor<1x320x8x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>, tensor<320x32x2xf32>) -> (tensor<1x320x8x64xbf16>, tensor<1x8x320xf32>, tensor<1x320x8x64xbf16>)
+  return %o : tensor<1x320x8x64xbf16>
 }
 
 // 192 rows where queries see many keys: 80 of these at once.
