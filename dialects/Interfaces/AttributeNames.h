@@ -43,6 +43,11 @@ inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 /// that its loops multiply, however few accumulator registers these have.
 inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
+/// Attribute of an arith.select in the body of a map, a unit: its values are
+/// the same but for their rounding. The second one is right everywhere; the
+/// first one, where the condition holds, takes less time.
+inline constexpr llvm::StringLiteral kShortcutAttr = "nsa.shortcut";
+
 /// Attribute of a kernel, an array<i64> with a number for each argument: the
 /// tokens of a block if the argument is i32 [B, heads, tokens, n] and holds the
 /// numbers of selected blocks, else 0.

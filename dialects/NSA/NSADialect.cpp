@@ -34,7 +34,7 @@ static constexpr llvm::StringRef kKernelAttrs[] = {
     nsa::kTensorMapsAttr,   nsa::kMinBlocksAttr,   nsa::kProducerAttr,
     nsa::kSelectBlocksAttr, nsa::kInPlaceAttr,     nsa::kPerformanceLintsAttr,
     nsa::kExtentsAttr,      nsa::kGridExtentsAttr, nsa::kLaunchOverlapAttr,
-    nsa::kPrefetchAttr};
+    nsa::kPrefetchAttr,     nsa::kShortcutAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

@@ -129,6 +129,11 @@ Expr select(Expr condition, Expr ifTrue, Expr ifFalse) {
   return Expr(b, arith::SelectOp::create(b, condition, ifTrue, ifFalse));
 }
 
+Expr fma(Expr x, Expr y, Expr z) {
+  ImplicitLocOpBuilder &b = x.getBuilder();
+  return Expr(b, math::FmaOp::create(b, x, y, z));
+}
+
 Expr floorDiv(Expr lhs, Expr rhs) {
   ImplicitLocOpBuilder &b = lhs.getBuilder();
   return Expr(b, arith::FloorDivSIOp::create(b, lhs, rhs));

@@ -117,6 +117,9 @@ inline Expr select(Expr condition, double ifTrue, Expr ifFalse) {
   return select(condition, ifFalse.constant(ifTrue), ifFalse);
 }
 
+/// x * y + z of floats, rounded once, whatever code generators find around it.
+Expr fma(Expr x, Expr y, Expr z);
+
 /// Integer division that rounds down or up; the divisor is positive.
 Expr floorDiv(Expr lhs, Expr rhs);
 Expr ceilDiv(Expr lhs, Expr rhs);

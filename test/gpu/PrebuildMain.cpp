@@ -48,6 +48,12 @@ static constexpr const char *kWideAndLong[] = {
     "logits=1 gating=sigmoid with bias seed=36",
     "B=1 S=4097 Hkv=1 G=6 dk=64 dv=64 n=4 w=64 l=64 d=32 l'=64 bf16 mean "
     "logits=1 gating=given seed=37",
+    // Three warpgroups with a producer, as causal attention of long sequences
+    // has them: with exponents that are rounded once, and twice.
+    "B=2 S=1000 Hkv=1 G=3 dk=64 dv=64 n=4 w=1000 l=32 d=16 l'=64 bf16 mean "
+    "logits=4 gating=sigmoid tile=forward-queries=192 seed=38",
+    "B=1 S=500 Hkv=2 G=2 dk=64 dv=64 n=4 w=500 l=32 d=16 l'=64 f16 mean "
+    "logits=10000 gating=softmax tile=forward-queries=192 seed=39",
 };
 
 /// Two of three in 16 bits, as GPUs compute.

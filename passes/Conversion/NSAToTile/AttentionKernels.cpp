@@ -1,6 +1,7 @@
 //===- AttentionKernels.cpp - what attention kernels share ----------------===//
 
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 
@@ -170,13 +171,39 @@ Expr Exponent::ordered(Expr product) const {
   return scale > 0 ? product : product * scale;
 }
 
+double Exponent::factorOfOrdered() const {
+  return (scale > 0 ? scale : 1.0) * (isOfTwo ? llvm::numbers::log2e : 1.0);
+}
+
 Expr Exponent::ofOrdered(Expr product) const {
-  return product *
-         ((scale > 0 ? scale : 1.0) * (isOfTwo ? llvm::numbers::log2e : 1.0));
+  return product * factorOfOrdered();
 }
 
 Expr Exponent::power(Expr difference) const {
   return isOfTwo ? exp2(difference) : exp(difference);
+}
+
+Expr Exponent::roundedOnce(Expr ordered, Expr shift) const {
+  return fma(ordered, ordered.constant(factorOfOrdered()), -shift);
+}
+
+Expr Exponent::probability(Expr product, Expr shift) const {
+  return power(isOfTwo ? roundedOnce(ordered(product), shift)
+                       : of(product) - shift);
+}
+
+Expr Exponent::probabilityOfOrdered(Expr ordered, Expr shift) const {
+  Expr roundedTwice = ofOrdered(ordered) - shift;
+  if (!isOfTwo || !takesShortcuts)
+    return power(roundedTwice);
+  // Up to here the power of the maximum is 1 but for 2^-15, an eighth of what
+  // f16 rounds away.
+  constexpr double most = 1024;
+  Expr either =
+      select(abs(shift) < most, roundedOnce(ordered, shift), roundedTwice);
+  Value(either).getDefiningOp()->setAttr(kShortcutAttr,
+                                         either.getBuilder().getUnitAttr());
+  return power(either);
 }
 
 Value Exponent::fromLse(TileBuilder &b, Value lse) const {
@@ -227,7 +254,7 @@ Value nsa::scaled(TileBuilder &b, Value tile, double factor) {
 
 Expr nsa::maskedProbability(Expr visible, Expr product,
                             const Exponent &exponent, Expr shift) {
-  return select(visible, exponent.power(exponent.of(product) - shift), 0);
+  return select(visible, exponent.probability(product, shift), 0);
 }
 
 /// Exponents relative to infinity make probabilities of 0: those of rows where
@@ -263,7 +290,7 @@ OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value products,
   Value masked = maskShift(b, shift, selected);
   Value p = b.map({products, masked}, b.f32(), [&](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0,
-                  exponent.power(exponent.ofOrdered(x[0]) - x[1]));
+                  exponent.probabilityOfOrdered(x[0], x[1]));
   });
   Value newSum = b.map({sum, rescale, b.reduceAdd(p)}, b.f32(),
                        [](ArrayRef<Expr> x) { return x[0] * x[1] + x[2]; });

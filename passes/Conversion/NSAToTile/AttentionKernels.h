@@ -16,19 +16,22 @@
 
 namespace nsa {
 
-/// How products of queries and keys become exponents of the softmax. Forward,
-/// backward and selection compute the same expression, rounded alike, so that
-/// exp(s - lse) is 1 where a query sees one score far above the others, however
-/// large it is.
+/// How products of queries and keys become exponents of the softmax.
 ///
 /// Exponents of fp32 tensors are natural: s and lse are then numbers of one
-/// size, and those of equal scores cancel exactly. With 16 bits, whose
-/// probabilities are rounded more coarsely than any of this, they are exponents
-/// of 2, which save a multiplication for each score.
+/// size. Forward, backward and selection compute the same expression, rounded
+/// alike, so that exp(s - lse) is 1 where a query sees one score far above the
+/// others, however large it is. With 16 bits, whose probabilities are rounded
+/// more coarsely, they are exponents of 2, which save a multiplication for each
+/// score. An lse has been rounded in other units then: what is relative to it
+/// takes one instruction. What is relative to the maximum of a row takes two,
+/// so that its power is 1 in the sum, too, not only where it is rounded to 16
+/// bits.
 class Exponent {
 public:
-  Exponent(double scale, unsigned elementBits)
-      : scale(scale), isOfTwo(elementBits == 16) {}
+  Exponent(double scale, unsigned elementBits, bool takesShortcuts)
+      : scale(scale), isOfTwo(elementBits == 16),
+        takesShortcuts(takesShortcuts) {}
 
   /// The larger a product, the larger what is compared in its place: itself,
   /// unless the scale is not positive.
@@ -40,6 +43,12 @@ public:
   }
   /// The exponential of the difference of two exponents.
   tile::Expr power(tile::Expr difference) const;
+  /// The power of a product relative to the exponent `shift`, which comes from
+  /// an lse.
+  tile::Expr probability(tile::Expr product, tile::Expr shift) const;
+  /// The power of an `ordered` product relative to the exponent `shift` of the
+  /// largest of a row.
+  tile::Expr probabilityOfOrdered(tile::Expr ordered, tile::Expr shift) const;
   /// What an lse is as exponent, 0 in place of -inf.
   mlir::Value fromLse(tile::TileBuilder &b, mlir::Value lse) const;
   /// The exponents relative to which powers have `factors`, which are not
@@ -50,8 +59,12 @@ public:
   tile::Expr toLse(tile::Expr exponent, tile::Expr sum) const;
 
 private:
+  double factorOfOrdered() const;
+  /// The difference of the exponent of an `ordered` product and `shift`.
+  tile::Expr roundedOnce(tile::Expr ordered, tile::Expr shift) const;
+
   double scale;
-  bool isOfTwo;
+  bool isOfTwo, takesShortcuts;
 };
 
 /// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
@@ -65,7 +78,7 @@ struct AttentionShape {
         scale(scale) {}
 
   /// What the softmax of the kernels is made of.
-  Exponent exponent() const { return {scale, elementBits}; }
+  Exponent exponent() const { return {scale, elementBits, takesShortcuts}; }
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
@@ -82,6 +95,9 @@ struct AttentionShape {
   unsigned elementBits;
   /// Factor of the scores.
   double scale;
+  /// Whether exponents take one instruction where that is exact enough: it
+  /// costs each tile of keys a branch.
+  bool takesShortcuts = false;
 };
 
 /// Rows of a tile over `extent` things: all of them up to `limit`, in steps

@@ -39,16 +39,13 @@ struct CombineKernel {
 /// alike.
 Value nsa::gatedSum(TileBuilder &b, ArrayRef<Value> gates,
                     ArrayRef<Value> outputs) {
-  auto multiplyAdd = [](Expr x, Expr y, Expr z) {
-    return Expr(x.getBuilder(), math::FmaOp::create(x.getBuilder(), x, y, z));
-  };
   SmallVector<Value> inputs;
   for (auto [gate, output] : llvm::zip_equal(gates, outputs))
     inputs.append({gate, output});
   return b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
     Expr sum = x[0] * x[1];
     for (size_t i = 2; i < x.size(); i += 2)
-      sum = multiplyAdd(x[i], x[i + 1], sum);
+      sum = fma(x[i], x[i + 1], sum);
     return sum;
   });
 }

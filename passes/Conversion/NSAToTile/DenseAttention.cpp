@@ -224,7 +224,9 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value o = args.drop_back().back(), lse = args.back();
   RowProgram program = makeForwardProgram(b);
   program.range.start = isPacked ? args[masks ? 4 : 3] : Value();
-  storeAttention(b, program, shape, q, o, lse,
+  AttentionShape own = shape;
+  own.takesShortcuts = isIssueBound();
+  storeAttention(b, program, own, q, o, lse,
                  [&](ArrayRef<Value> inits, KeyTileBody body) {
                    return forEachKeyTile(b, forwardKeyTile, program.range, k, v,
                                          masks, inits, body);
@@ -408,7 +410,7 @@ KernelSpec DenseAttention::forwardSpec(StringRef suffix,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = minBlocks;
   // Loops of wider heads have one for their sums.
-  spec.hasProducer = hasWarpgroups && ownQueryTile > 128 && isThin();
+  spec.hasProducer = isIssueBound();
   spec.takesExtents = !isPacked;
   spec.longestFirst = isGraded();
   return spec;

@@ -175,6 +175,11 @@ private:
   /// Whether a query sees so many keys that three warpgroups, for which another
   /// one copies, are faster than two programs of two.
   bool isLong() const;
+  /// Whether three warpgroups compute so many exponents for each product that
+  /// they issue instructions most of the time.
+  bool isIssueBound() const {
+    return hasWarpgroups && ownQueryTile > 128 && isThin();
+  }
   int64_t getMinBlocks(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   int64_t getPackedHeads(const KernelSchedule &schedule) const;

@@ -1,5 +1,6 @@
 //===- TileToCPU.cpp - lower tile kernels to loops over vectors -----------===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -189,6 +190,16 @@ static void contractProducts(KernelOp kernel) {
   });
 }
 
+/// Lanes would compute both values.
+static void leaveShortcuts(KernelOp kernel) {
+  kernel.walk([](arith::SelectOp select) {
+    if (select->hasAttr(nsa::kShortcutAttr)) {
+      select.replaceAllUsesWith(select.getFalseValue());
+      select.erase();
+    }
+  });
+}
+
 /// A loop that yields its own carried tile at another position reads it after
 /// the other's buffer was written: yield a copy instead.
 static void copyExchangedTiles(KernelOp kernel) {
@@ -219,6 +230,7 @@ LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
   widenProducts(kernel);
   copyExchangedTiles(kernel);
   sinkLoads(kernel);
+  leaveShortcuts(kernel);
   contractProducts(kernel);
   return success();
 }

@@ -1,5 +1,6 @@
 //===- EmitRematerialized.cpp - elements computed where they are used -----===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Combine.h"
@@ -55,6 +56,23 @@ static bool isGuarded(Value value) {
          matchPattern(select.getTrueValue(), m_AnyZeroFloat());
 }
 
+/// Whether a value is x, or a multiple of it, less something that is not -inf,
+/// however rounded.
+static bool isLessOf(Value value, Value x) {
+  Operation *def = value.getDefiningOp();
+  if (auto either = dyn_cast_or_null<arith::SelectOp>(def))
+    return isLessOf(either.getTrueValue(), x) &&
+           isLessOf(either.getFalseValue(), x);
+  if (auto fused = dyn_cast_or_null<math::FmaOp>(def)) {
+    auto less = fused.getC().getDefiningOp<arith::NegFOp>();
+    return fused.getA() == x && matchPattern(fused.getB(), m_Constant()) &&
+           less && isGuarded(less.getOperand());
+  }
+  auto difference = dyn_cast_or_null<arith::SubFOp>(def);
+  return difference && isMultipleOf(difference.getLhs(), x) &&
+         isGuarded(difference.getRhs());
+}
+
 /// Of `x == -inf ? 0 : exp(x - y)`, the exponential if y is not -inf: then it
 /// is 0 already. Of exp2 and a multiple of x, too.
 static Value findExpOfFinite(arith::SelectOp select) {
@@ -62,13 +80,17 @@ static Value findExpOfFinite(arith::SelectOp select) {
   if (!tested || !matchPattern(select.getTrueValue(), m_AnyZeroFloat()))
     return {};
   Operation *exp = otherwise.getDefiningOp();
-  auto difference = isa_and_present<math::ExpOp, math::Exp2Op>(exp)
-                        ? exp->getOperand(0).getDefiningOp<arith::SubFOp>()
-                        : arith::SubFOp();
-  if (!difference || !isMultipleOf(difference.getLhs(), tested) ||
-      !isGuarded(difference.getRhs()))
-    return {};
-  return otherwise;
+  bool isPower = isa_and_present<math::ExpOp, math::Exp2Op>(exp);
+  return isPower && isLessOf(exp->getOperand(0), tested) ? otherwise : Value();
+}
+
+/// Whether what an operation gives is an exponent, or one that another may
+/// stand for.
+static bool isExponent(Operation &op) {
+  return llvm::any_of(op.getUsers(), [](Operation *user) {
+    return isa<math::ExpOp, math::Exp2Op>(user) ||
+           user->hasAttr(nsa::kShortcutAttr);
+  });
 }
 
 /// The map's values may overwrite those of an earlier run.
@@ -109,11 +131,9 @@ void KernelEmitter::emitInner(Operation &op) {
                        getMaximum(b, scalars.lookupOrDefault(max.getLhs()),
                                   scalars.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, scalars);
-  // A dot and its sum are rounded once, as on tensor cores. Natural exponents,
-  // those of fp32 tensors, are not: the difference of equal scores is 0,
-  // however large they are. Probabilities of 16 bits are rounded more coarsely.
-  bool isExponent = llvm::any_of(op.getUsers(), llvm::IsaPred<math::ExpOp>);
-  if (warps && !isExponent &&
+  // A dot and its sum are rounded once, as on tensor cores. Exponents are not:
+  // the difference of equal scores is 0, however large they are.
+  if (warps && !isExponent(op) &&
       isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
     copy->setAttr("fastmath",
                   arith::FastMathFlagsAttr::get(

@@ -1,6 +1,7 @@
 //===- MaskAnalysis.cpp - masks that are intervals of columns -------------===//
 
 #include "passes/Conversion/TileToNVVM/MaskAnalysis.h"
+#include "dialects/Interfaces/AttributeNames.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -93,11 +94,14 @@ Masks nsa::cuda::findMasks(MapOp map) {
       for (Value operand : def->getOperands())
         self(self, operand);
   };
-  for (auto select : body.getOps<arith::SelectOp>())
-    if (courses.of(select.getCondition()) == Course::Interval) {
+  for (auto select : body.getOps<arith::SelectOp>()) {
+    Course course = courses.of(select.getCondition());
+    if (course == Course::Interval ||
+        (course == Course::Constant && select->hasAttr(nsa::kShortcutAttr))) {
       masks.selects.push_back(select);
       need(need, select.getCondition());
     }
+  }
   for (Operation &op : body)
     if (needed.contains(&op))
       masks.operations.insert(&op);

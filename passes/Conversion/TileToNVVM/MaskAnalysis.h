@@ -11,7 +11,8 @@ namespace nsa::cuda {
 
 /// Selects of a map's body whose conditions hold in one interval of columns of
 /// each row: if they hold in the first and in the last column of a tile, they
-/// hold in all. Coordinates do not overflow.
+/// hold in all. Coordinates do not overflow. And shortcuts that are open to
+/// whole rows.
 struct Masks {
   llvm::SmallVector<mlir::arith::SelectOp> selects;
   /// What computes the conditions, in order, and the arguments of the body that

@@ -47,11 +47,13 @@ func.func @long(%q: tensor<1x8192x2x128xbf16>, %k: tensor<1x8192x1x128xbf16>) ->
   return %o : tensor<1x8192x2x128xbf16>
 }
 
-// Heads of 64 have 128 keys at once and ask for a producer, and less where
-// queries see fewer keys.
+// Heads of 64 have 128 keys at once, ask for a producer and round exponents once
+// where that is exact enough; none of this where queries see fewer keys.
 // CHECK-LABEL: tile.kernel private @causal_attention_b1s8192h2x1d64
 // CHECK-SAME: grid = array<i32: 2, 1, 43>{{.*}}nsa.producer
 // CHECK: tile.load {{.*}} !tile.tile<128x64xbf16
+// CHECK: %[[EXPONENT:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} {nsa.shortcut} : f32
+// CHECK: math.exp2 %[[EXPONENT]]
 func.func @long_and_thin(%q: tensor<1x8192x2x64xbf16>, %k: tensor<1x8192x1x64xbf16>) -> tensor<1x8192x2x64xbf16> {
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
       : tensor<1x8192x2x64xbf16>, tensor<1x8192x1x64xbf16>, tensor<1x8192x1x64xbf16>
@@ -61,6 +63,7 @@ func.func @long_and_thin(%q: tensor<1x8192x2x64xbf16>, %k: tensor<1x8192x1x64xbf
 // CHECK-LABEL: tile.kernel private @causal_attention_b1s4096h2x1d64
 // CHECK-NOT: nsa.producer
 // CHECK: tile.load {{.*}} !tile.tile<64x64xbf16
+// CHECK-NOT: nsa.shortcut
 func.func @short_and_thin(%q: tensor<1x4096x2x64xbf16>, %k: tensor<1x4096x1x64xbf16>) -> tensor<1x4096x2x64xbf16> {
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
       : tensor<1x4096x2x64xbf16>, tensor<1x4096x1x64xbf16>, tensor<1x4096x1x64xbf16>

@@ -35,7 +35,7 @@ tile.kernel private @rounded(%x: memref<64xf32>, %y: memref<64xf32>)
 }
 
 // A difference that is an exponent of 2 is rounded like its product: that of
-// equal numbers is 0.
+// equal numbers is 0. Shortcuts are left.
 // CHECK-LABEL: func.func @exponent(
 // CHECK-NOT: math.fma %{{.*}} : vector<8xf32>
 // CHECK: %[[PRODUCT:.*]] = arith.mulf %[[W:.*]], %{{.*}} : vector<8xf32>
@@ -50,7 +50,10 @@ tile.kernel private @exponent(%x: memref<64xf32>, %y: memref<64xf32>)
   ^bb0(%e: f32):
     %s = arith.mulf %e, %factor : f32
     %d = arith.subf %s, %e : f32
-    %p = math.exp2 %d : f32
+    %isSmall = arith.cmpf olt, %e, %factor : f32
+    %once = math.fma %e, %factor, %e : f32
+    %either = arith.select %isSmall, %once, %d {nsa.shortcut} : f32
+    %p = math.exp2 %either : f32
     tile.yield %p : f32
   }
   tile.store %w, %y[%i] : !tile.tile<1x64xf32>, memref<64xf32>, (!tile.tile<1x64xi32>)

@@ -195,6 +195,32 @@ TEST(EmulatedKernels, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
   }
 }
 
+// One key has all of a row's probability: its exponential is 1 in the sum, as
+// it is in 16 bits.
+TEST(EmulatedKernels, LargeScoresIn16Bits_AgreeWithTheReference) {
+  std::optional<Combination> c = parseCombination(
+      "B=1 S=64 Hkv=2 G=5 dk=64 dv=64 n=16 w=64 l=32 d=16 l'=64 f16 linear "
+      "logits=10000 gating=softmax seed=12557149212039486305");
+  ASSERT_TRUE(c);
+  for (const std::string &target : targets(kHopper, ampere(0))) {
+    SCOPED_TRACE("for " + target);
+    checkAll(*c, compilerFor(target));
+  }
+}
+
+// Three warpgroups round exponents of such scores twice, of others once.
+TEST(EmulatedKernels, ScoresOfThreeWarpgroups_AgreeWithTheReference) {
+  for (const char *logits : {"10000", "4"}) {
+    std::optional<Combination> c = parseCombination(
+        std::string("B=1 S=200 Hkv=1 G=1 dk=64 dv=64 n=2 w=200 l=32 d=16 "
+                    "l'=64 f16 mean gating=softmax tile=forward-queries=192 "
+                    "seed=3 logits=") +
+        logits);
+    ASSERT_TRUE(c);
+    checkAll(*c, compilerFor(chosen(kHopper)));
+  }
+}
+
 // Sums on tensor cores depend on which numbers share an instruction: blocks
 // that tie once did not.
 TEST(EmulatedKernels, EqualBlocks_Tie) {

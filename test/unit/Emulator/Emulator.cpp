@@ -34,6 +34,47 @@ Result<std::unique_ptr<Emulator>> Emulator::parse(const std::string &text) {
   return emulator;
 }
 
+template <typename OpT>
+static bool mayContract(OpT op) {
+  return bitEnumContainsAll(op.getFastmathFlags(),
+                            LLVM::FastmathFlags::contract);
+}
+
+/// `value`, if it is a product that may be part of a sum.
+static LLVM::FMulOp getProduct(Value value) {
+  auto product = value.getDefiningOp<LLVM::FMulOp>();
+  return product && mayContract(product) ? product : LLVM::FMulOp();
+}
+
+/// Makes one instruction of every product and sum that may be one, as code
+/// generators of GPUs do: what must be rounded twice is not to be among them.
+static void contractProducts(LLVM::LLVMFuncOp function) {
+  function.walk([](Operation *op) {
+    auto add = dyn_cast<LLVM::FAddOp>(op);
+    auto sub = dyn_cast<LLVM::FSubOp>(op);
+    if (!(add && mayContract(add)) && !(sub && mayContract(sub)))
+      return;
+    unsigned place = getProduct(op->getOperand(0)) ? 0 : 1;
+    LLVM::FMulOp product = getProduct(op->getOperand(place));
+    if (!product)
+      return;
+    OpBuilder b(op);
+    auto negate = [&](Value value) -> Value {
+      return LLVM::FNegOp::create(b, op->getLoc(), value);
+    };
+    Value factor = product.getLhs(), other = op->getOperand(1 - place);
+    if (sub)
+      (place == 0 ? other : factor) = negate(place == 0 ? other : factor);
+    auto fused =
+        LLVM::FMAOp::create(b, op->getLoc(), op->getResult(0).getType(), factor,
+                            product.getRhs(), other);
+    op->getResult(0).replaceAllUsesWith(fused);
+    op->erase();
+    if (product->use_empty())
+      product->erase();
+  });
+}
+
 Result<const Code *> Emulator::find(const std::string &symbol) {
   std::unique_ptr<Code> &known = kernels[symbol];
   if (known)
@@ -41,6 +82,7 @@ Result<const Code *> Emulator::find(const std::string &symbol) {
   auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(symbol);
   if (!function)
     return Error{"there is no kernel @" + symbol};
+  contractProducts(function);
   FailureOr<Code> code = translate(function);
   if (failed(code))
     return Error{takeMessages()};

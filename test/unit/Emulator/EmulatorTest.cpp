@@ -3,9 +3,11 @@
 #include "test/unit/Emulator/Emulator.h"
 #include "lib/Support/Float16.h"
 
+#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <tuple>
 
 using namespace nsa;
 using namespace nsa::emulator;
@@ -170,6 +172,29 @@ TEST_F(EmulatorTest, UndefinedOperand_MayBeIrrelevant) {
                       give("%x"));
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(out[5], 3u);
+}
+
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+// (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24, or 0 if the product is rounded.
+TEST_F(EmulatorTest, ProductsAndSums_AreRoundedOnceWhereTheyMayBe) {
+  std::string number = "  %x = llvm.mlir.constant(1.000244140625 : f32) : f32\n"
+                       "  %y = llvm.mlir.constant(1.00048828125 : f32) : f32\n";
+  auto difference = [&](const std::string &ofProduct, const std::string &own) {
+    return number + "  %p = llvm.fmul %x, %x" + ofProduct +
+           " : f32\n  %d = llvm.fsub %p, %y" + own +
+           " : f32\n  %bits = llvm.bitcast %d : f32 to i32\n" + give("%bits");
+  };
+  const std::string may = " {fastmathFlags = #llvm.fastmath<contract>}";
+  for (auto [ofProduct, own, expected] :
+       {std::tuple(may, may, 0x1p-24f), std::tuple(may, std::string(), 0.0f),
+        std::tuple(std::string(), may, 0.0f)}) {
+    Status status = run(difference(ofProduct, own));
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(std::bit_cast<float>(out[5]), expected);
+  }
 }
 
 //===----------------------------------------------------------------------===//
