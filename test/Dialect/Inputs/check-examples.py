@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-DIALECTS = {"NSADialect": 10, "NNDialect": 24, "NNModuleOps": 15, "TileDialect": 17, "TileGPUDialect": 12, "RTDialect": 13}
+DIALECTS = {"NSADialect": 10, "NNDialect": 24, "NNModuleOps": 15, "TileDialect": 17, "TileGPUDialect": 11, "RTDialect": 13}
 
 KERNEL = """
 rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()

@@ -188,7 +188,7 @@ TEST_F(EmulatorTest, ProductsAndSums_AreRoundedOnceWhereTheyMayBe) {
            " : f32\n  %bits = llvm.bitcast %d : f32 to i32\n" + give("%bits");
   };
   const std::string may = " {fastmathFlags = #llvm.fastmath<contract>}";
-  for (auto [ofProduct, own, expected] :
+  for (const auto &[ofProduct, own, expected] :
        {std::tuple(may, may, 0x1p-24f), std::tuple(may, std::string(), 0.0f),
         std::tuple(std::string(), may, 0.0f)}) {
     Status status = run(difference(ofProduct, own));
