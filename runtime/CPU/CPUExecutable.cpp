@@ -238,16 +238,7 @@ Action CPUExecutable::resolve(const artifact::Launch &launch) const {
 }
 
 Action CPUExecutable::resolve(const artifact::Gemm &gemm) const {
-  char *workspace = gemm.workspace() ? address(*gemm.workspace()) : nullptr;
-  const Slice &addend = gemm.addend() ? *gemm.addend() : *gemm.out();
-  return GemmCommand{int64_t(gemm.m()),     int64_t(gemm.n()),
-                     int64_t(gemm.k()),     gemm.transpose_lhs(),
-                     gemm.transpose_rhs(),  gemm.lhs_type(),
-                     gemm.rhs_type(),       gemm.out_type(),
-                     int64_t(gemm.batch()), gemm.alpha(),
-                     gemm.beta(),           address(*gemm.lhs()),
-                     address(*gemm.rhs()),  address(addend),
-                     address(*gemm.out()),  workspace};
+  return resolveGemm(gemm, [&](const Slice &slice) { return address(slice); });
 }
 
 Action CPUExecutable::resolve(const artifact::Fill &fill) const {

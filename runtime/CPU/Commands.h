@@ -55,6 +55,28 @@ using Action = std::variant<LaunchCommand, GemmCommand, FillCommand,
                             CopyCommand, InitializeCommand,
                             StartCollectiveCommand, FinishCollectiveCommand>;
 
+/// A gemm with the addresses that `address` gives for slices.
+template <typename AddressFn>
+GemmCommand resolveGemm(const artifact::Gemm &gemm, AddressFn address) {
+  const artifact::Slice &addend = gemm.addend() ? *gemm.addend() : *gemm.out();
+  return {int64_t(gemm.m()),
+          int64_t(gemm.n()),
+          int64_t(gemm.k()),
+          gemm.transpose_lhs(),
+          gemm.transpose_rhs(),
+          gemm.lhs_type(),
+          gemm.rhs_type(),
+          gemm.out_type(),
+          int64_t(gemm.batch()),
+          gemm.alpha(),
+          gemm.beta(),
+          address(*gemm.lhs()),
+          address(*gemm.rhs()),
+          address(addend),
+          address(*gemm.out()),
+          gemm.workspace() ? address(*gemm.workspace()) : nullptr};
+}
+
 /// A command that is ready to run.
 struct ReadyCommand {
   Action action;

@@ -171,15 +171,8 @@ Status EmulatedExecutable::launch(const artifact::Launch &launch) {
 
 /// The plan for a GPU has no room for the processor's fp32 copies.
 Status EmulatedExecutable::multiply(const artifact::Gemm &gemm) {
-  const artifact::Slice &addend = gemm.addend() ? *gemm.addend() : *gemm.out();
-  GemmCommand command{int64_t(gemm.m()),     int64_t(gemm.n()),
-                      int64_t(gemm.k()),     gemm.transpose_lhs(),
-                      gemm.transpose_rhs(),  gemm.lhs_type(),
-                      gemm.rhs_type(),       gemm.out_type(),
-                      int64_t(gemm.batch()), gemm.alpha(),
-                      gemm.beta(),           address(*gemm.lhs()),
-                      address(*gemm.rhs()),  address(addend),
-                      address(*gemm.out()),  nullptr};
+  GemmCommand command =
+      resolveGemm(gemm, [&](const Slice &slice) { return address(slice); });
   GemmWorkspace needs =
       gemmWorkspace(command.m, command.n, command.k, command.lhsType,
                     command.rhsType, command.outType, gemm.batch());
