@@ -26,14 +26,15 @@ static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
   return grid;
 }
 
-/// Program: a range of the gradient, possibly empty.
-static void buildSquares(TileBuilder &b, const FlatGrid &grid,
+/// Program: a range of what the grid is over, possibly empty. Sums its squares.
+template <typename GridT>
+static void buildSquares(TileBuilder &b, const GridT &grid,
                          ArrayRef<Value> args) {
-  Value gradient = grid.view(b, args[0]);
+  Value input = grid.view(b, args[0]);
   Value sums = grid.forEachTile(
       b, {b.zeros(1, grid.tile)},
       [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {b.map({carried[0], b.load(gradient, at)}, b.f32(),
+        return {b.map({carried[0], b.load(input, at)}, b.f32(),
                       [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
       })[0];
   b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
@@ -80,56 +81,45 @@ static void buildRootOfMean(TileBuilder &b, int64_t ranks,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Matrices one below the other: program `p` has a range of the elements of
-/// matrix `p / grid.programs`.
-struct MatrixGrid {
+/// The grid of one of `batch` matrices that lie one below the other: program
+/// `p` of the kernel is `p % programs` of matrix `p / programs`.
+struct MatrixGrid : private FlatGrid {
   MatrixGrid(nn::NormalizeOp op, const KernelSchedule &schedule)
-      : batch(op.getBatch()),
-        grid(op.getInput().getType().getNumElements() / batch, schedule) {
+      : FlatGrid(op.getInput().getType().getNumElements() / op.getBatch(),
+                 schedule),
+        batch(op.getBatch()) {
     // Every program adds up the partial sums of its matrix.
-    grid.perProgram = std::max<int64_t>(
-        grid.perProgram,
-        llvm::divideCeil(int64_t(grid.tiles), schedule.mostPartialSums));
-    grid.programs = std::max<int64_t>(
-        llvm::divideCeil(int64_t(grid.tiles), grid.perProgram), 1);
+    perProgram = std::max<int64_t>(
+        perProgram, llvm::divideCeil(int64_t(tiles), schedule.mostPartialSums));
+    programs =
+        std::max<int64_t>(llvm::divideCeil(int64_t(tiles), perProgram), 1);
   }
 
-  bool fits() const { return grid.rows == 1; }
-  int64_t getPrograms() const { return batch * int64_t(grid.programs); }
+  using FlatGrid::tile;
+  bool fits() const { return rows == 1; }
+  int64_t getParts() const { return int64_t(programs); }
+  int64_t getPrograms() const { return batch * getParts(); }
   Value view(TileBuilder &b, Value ref) const {
-    return b.view(ref, {batch, int64_t(grid.elements)});
+    return b.view(ref, {batch, int64_t(elements)});
   }
   SmallVector<Value> forEachTile(TileBuilder &b, ArrayRef<Value> inits,
-                                 FlatGrid::TileBody body) const {
-    Expr matrix = b.programId(0) / grid.programs;
-    Expr first = b.programId(0) % grid.programs * grid.perProgram;
-    Expr end = min(first + grid.perProgram, grid.tiles);
+                                 TileBody body) const {
+    Expr matrix = b.programId(0) / programs;
+    Expr first = b.programId(0) % programs * perProgram;
+    Expr end = min(first + perProgram, tiles);
     return b.forLoop(
         first, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
-          return body({matrix, b.range(i * grid.tile, grid.tile, 1)}, carried);
+          return body({matrix, b.range(i * tile, tile, 1)}, carried);
         });
   }
 
   int64_t batch;
-  FlatGrid grid;
 };
 } // namespace
 
-static void buildMatrixSquares(TileBuilder &b, const MatrixGrid &grid,
-                               ArrayRef<Value> args) {
-  Value x = grid.view(b, args[0]);
-  Value sums = grid.forEachTile(
-      b, {b.zeros(1, grid.grid.tile)},
-      [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {b.map({carried[0], b.load(x, at)}, b.f32(),
-                      [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
-      })[0];
-  b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
-}
-
 static void buildNormalize(TileBuilder &b, const MatrixGrid &grid,
                            ArrayRef<Value> args) {
-  int64_t parts = int64_t(grid.grid.programs);
+  int64_t parts = grid.getParts();
   Value x = grid.view(b, args[0]), y = grid.view(b, args[2]);
   Value sums = b.view(args[1], {grid.batch, parts});
   Expr matrix = b.programId(0) / parts;
@@ -272,9 +262,7 @@ struct ConvertNormalize : KernelPattern<nn::NormalizeOp> {
     Value sums = cache.launch(
         rewriter, op, spec, input,
         RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
-        [&](auto &b, ArrayRef<Value> args) {
-          buildMatrixSquares(b, grid, args);
-        })[0];
+        [&](auto &b, ArrayRef<Value> args) { buildSquares(b, grid, args); })[0];
     spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, {input, sums},
                                         op->getResultTypes(),
