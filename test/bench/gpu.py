@@ -68,11 +68,12 @@ ATTENTION |= {
     for kind, layer in (("window", "window:512"), ("dense", "dense"))
     for heads, groups, width, batch, length in ((12, 2, 64, 2, 8192), (64, 4, 128, 1, 8192))
 }
+JOBS = STEPS | ATTENTION | TOKENS
 
 
 def prepare(args):
-    for name in jobs.chosen(list(STEPS | ATTENTION | TOKENS), args.only or list(STEPS | ATTENTION)):
-        config, length, batch, overrides = (STEPS | ATTENTION | TOKENS)[name]
+    for name in jobs.chosen(list(JOBS), args.only or list(STEPS | ATTENTION)):
+        config, length, batch, overrides = JOBS[name]
         values = {"runtime.precision": "bf16", "train.seq_len": length,
                   "train.batch_size": batch, "train.micro_batch": batch, "train.warmup_steps": 2}
         jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides)
@@ -135,7 +136,7 @@ def report_attention(args, names):
 
 
 def run(args):
-    names = jobs.there(args, list(STEPS | ATTENTION | TOKENS))
+    names = jobs.there(args, list(JOBS))
     steps = [name for name in names if name not in ATTENTION]
     attention = [name for name in names if name in ATTENTION]
     if steps:

@@ -25,6 +25,11 @@ T take(Result<T> result) {
   return std::move(*result);
 }
 
+inline void run(Program &program, const char *entry) {
+  if (Status status = program.run(entry); !status)
+    fail(status.message());
+}
+
 /// The parameters are the initial ones.
 inline Program open(const char *path, bool profile = false) {
   RuntimeOptions options;
@@ -34,14 +39,8 @@ inline Program open(const char *path, bool profile = false) {
   Program program = take(Program::create(take(Artifact::open(path)), options));
   for (const char *entry : {training::initEntry, training::prepareEntry})
     if (program.findEntry(entry))
-      if (Status status = program.run(entry); !status)
-        fail(status.message());
+      run(program, entry);
   return program;
-}
-
-inline void run(Program &program, const char *entry) {
-  if (Status status = program.run(entry); !status)
-    fail(status.message());
 }
 
 inline TensorView view(const Program &program, const char *name) {
