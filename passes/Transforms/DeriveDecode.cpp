@@ -175,7 +175,7 @@ LogicalResult EntryDeriver::needKeys(Operation *op,
   return success();
 }
 
-/// The sequences of a row have one cache each.
+/// A row of caches is one sequence.
 static LogicalResult refuseStart(Operation *op) {
   if (getSequenceStart(op))
     return op->emitOpError("packs sequences, which have no caches");
@@ -441,6 +441,34 @@ LogicalResult EntryDeriver::derivePrefill() {
 // Pass
 //===----------------------------------------------------------------------===//
 
+/// A sequence that is generated is one document, which begins with token 0:
+/// what isolates documents does nothing, and each compressed block begins as
+/// blocks of a sequence alone do.
+static LogicalResult dropStart(func::FuncOp entry) {
+  std::optional<unsigned> index = nn::findArgument(entry, training::startInput);
+  if (!index)
+    return success();
+  BlockArgument start = entry.getArgument(*index);
+  DenseSet<Value> changed;
+  for (Operation &op : entry.front().without_terminator()) {
+    bool isStarted = getSequenceStart(&op) == start;
+    if (!isStarted && llvm::none_of(op.getOperands(), [&](Value operand) {
+          return changed.contains(operand);
+        }))
+      continue;
+    llvm::TypeSwitch<Operation *>(isStarted ? &op : nullptr)
+        .Case<AttentionOp, CompressOp, SelectOp, nn::RotaryOp>(
+            [](auto own) { own.getStartMutable().clear(); });
+    SmallVector<Type> before(op.getResultTypes());
+    if (failed(inferResultTypes(&op)))
+      return failure();
+    for (auto [result, type] : llvm::zip_equal(op.getResults(), before))
+      if (result.getType() != type)
+        changed.insert(result);
+  }
+  return success();
+}
+
 /// A copy of the model with no other result than its logits.
 static FailureOr<func::FuncOp> copyModel(func::FuncOp model, StringRef name) {
   if (failed(getReturn(model)))
@@ -457,6 +485,8 @@ static FailureOr<func::FuncOp> copyModel(func::FuncOp model, StringRef name) {
   entry->removeAttr(nn::kTrainAttr);
   keepResults(entry, *logits);
   eraseDeadOps(entry);
+  if (failed(dropStart(entry)))
+    return failure();
   llvm::BitVector unused(entry.getNumArguments());
   for (BlockArgument argument : entry.getArguments())
     if (argument.use_empty())

@@ -66,6 +66,42 @@ func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name 
 
 // -----
 
+// Documents that do not see each other: one that is generated begins with token
+// 0. Packed sequences have a compressed row for each stride, others have fewer.
+// CHECK-LABEL: func.func @prefill
+// CHECK-NOT: start
+// CHECK: nsa.compress mean %[[X:[^ ]*]] by({{.*}}) : (tensor<2x32x1x16xf32>) -> tensor<2x7x1x16xf32>
+// CHECK: nsa.attention %[[X]], {{.*}} : tensor<2x32x1x16xf32>, tensor<2x7x1x16xf32>
+// CHECK-LABEL: func.func @decode
+// CHECK-NOT: start
+func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "tokens", nn.role = "input"},
+    %start: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "start", nn.role = "input"},
+    %embedding: tensor<8x16xf32> {nn.init = #nn.init<normal, 0.02>, nn.name = "embedding", nn.role = "parameter"})
+    -> (tensor<2x32x16xf32> {nn.name = "logits"}) attributes {nn.train} {
+  %x = nn.embedding %embedding, %tokens : (tensor<8x16xf32>, tensor<2x32xi32>) -> tensor<2x32x16xf32>
+  %q = nn.split_heads %x {heads = 1 : i64} : (tensor<2x32x16xf32>) -> tensor<2x32x1x16xf32>
+  %c = nsa.compress mean %q start(%start) by(#nsa.compressed<block = 8, stride = 4>) : (tensor<2x32x1x16xf32>, tensor<2x32xi32>) -> tensor<2x8x1x16xf32>
+  %o, %l = nsa.attention %q, %c, %c visible(#nsa.compressed<block = 8, stride = 4>) start(%start : tensor<2x32xi32>) : tensor<2x32x1x16xf32>, tensor<2x8x1x16xf32>, tensor<2x8x1x16xf32>
+  %y = nn.merge_heads %o : (tensor<2x32x1x16xf32>) -> tensor<2x32x16xf32>
+  return %y : tensor<2x32x16xf32>
+}
+
+// -----
+
+// Sequences that are packed by anything else than documents have no caches.
+func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "tokens", nn.role = "input"},
+    %embedding: tensor<8x16xf32> {nn.init = #nn.init<normal, 0.02>, nn.name = "embedding", nn.role = "parameter"})
+    -> (tensor<2x32x16xf32> {nn.name = "logits"}) attributes {nn.train} {
+  %x = nn.embedding %embedding, %tokens : (tensor<8x16xf32>, tensor<2x32xi32>) -> tensor<2x32x16xf32>
+  %q = nn.split_heads %x {heads = 1 : i64} : (tensor<2x32x16xf32>) -> tensor<2x32x1x16xf32>
+  // expected-error@+1 {{packs sequences, which have no caches}}
+  %o, %l = nsa.attention %q, %q, %q visible(#nsa.causal) start(%tokens : tensor<2x32xi32>) : tensor<2x32x1x16xf32>, tensor<2x32x1x16xf32>, tensor<2x32x1x16xf32>
+  %y = nn.merge_heads %o : (tensor<2x32x1x16xf32>) -> tensor<2x32x16xf32>
+  return %y : tensor<2x32x16xf32>
+}
+
+// -----
+
 // A learned table of positions ends.
 func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "tokens", nn.role = "input"},
     // expected-error@+1 {{'positions' is as long as a sequence and no table of angles: it has no values for a context of 256 tokens}}

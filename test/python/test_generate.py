@@ -12,12 +12,13 @@ CONFIG = """
 model: {{dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu, {model}}}
 nsa: {{l: 8, d: 4, l_sel: 16, n_sel: 4, w: 20, {nsa}}}
 train: {{seq_len: 96, batch_size: 2, micro_batch: 2}}
+data: {{isolate_documents: {isolated}}}
 """
 
 
-def compile_both(model, nsa_keys, context, length=160):
+def compile_both(model, nsa_keys, context, length=160, isolated="false"):
     """The model on whole sequences, and with caches, of the same large weights."""
-    text = nsa.model_text(CONFIG.format(model=model, nsa=nsa_keys))
+    text = nsa.model_text(CONFIG.format(model=model, nsa=nsa_keys, isolated=isolated))
     whole = nsa.compile(text, seq_len=length, threads=1)
     cached = nsa.compile(text, context=context, threads=1)
     rng = np.random.default_rng(1)
@@ -52,6 +53,24 @@ def test_decode_every_position_is_row_of_forward(name):
         got = cached.run("decode", {"token": ids[:, position:position + 1], "positions": np.full(2, position, np.int32)})
         error = abs(got["next_logits"][:, 0] - expected[:, position]).max() / abs(expected).max()
         assert error <= 1e-5, (position, error)
+
+
+def test_decode_isolated_documents_is_row_of_each_document():
+    # Three documents packed in a row, of which each is a sequence of its own for decode.
+    starts = [0, 37, 96]
+    whole, cached = compile_both("layers: 'dense, nsa', qk_norm: true", "phi: linear, phi_pos: true", context=160,
+                                 isolated="true")
+    ids = np.random.default_rng(4).integers(0, 64, (2, 160)).astype(np.int32)
+    start = np.repeat(np.array([starts], np.int32), np.diff([*starts, 160]), axis=1).repeat(2, axis=0)
+    expected = whole.run("forward", {"tokens": ids, "start": start})["logits"]
+    prefilled = np.zeros((2, 96), np.int32)
+    prefilled[:, :37] = ids[:, :37]
+    got = cached.run("prefill", {"tokens": prefilled, "positions": np.full(2, 36, np.int32)})
+    assert abs(got["next_logits"][:, 0] - expected[:, 36]).max() <= 1e-5 * abs(expected).max()
+    for at in range(160):
+        got = cached.run("decode", {"token": ids[:, at:at + 1], "positions": at - start[:, at]})
+        error = abs(got["next_logits"][:, 0] - expected[:, at]).max() / abs(expected).max()
+        assert error <= 1e-5, (at, error)
 
 
 def test_prefill_sequences_of_two_lengths_goes_on_as_decode():
