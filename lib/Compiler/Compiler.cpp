@@ -59,11 +59,14 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
   // An artefact that does not generate says nothing of a context.
+  bool decodes = options.context != 0 || options.sampleContext != 0;
   for (const OptionField &field : optionFields())
-    if (field.name != "context" || options.context != 0)
+    if ((field.name != "context" || options.context != 0) &&
+        (field.name != training::sampleContextOption ||
+         options.sampleContext != 0))
       metadata.options.emplace_back(field.name, field.read(options));
   const CUDAChip *chip = findCUDAChip(options.target);
-  if (options.context != 0 && chip && chip->wgmma)
+  if (decodes && chip && chip->wgmma)
     metadata.options.emplace_back(artifact::overlappedEntryOption,
                                   training::decodeEntry);
   return metadata;

@@ -135,6 +135,11 @@ LogicalResult nsa::Driver::checkOptions() {
     messageStream << "--selected-form=masks needs a GPU; the target is cpu";
     return failure();
   }
+  if (options.context != 0 && options.sampleContext != 0) {
+    messageStream << "--sample-context is of artefacts that train, --context "
+                     "of those that generate: give one of them";
+    return failure();
+  }
   if (options.recomputeBudget > 0 && options.recompute == "none") {
     messageStream << "a recompute budget of " << options.recomputeBudget
                   << " MiB needs the policy cheap or block";

@@ -61,6 +61,11 @@ const std::vector<OptionField> &nsa::optionFields() {
        "Tokens of a sequence that is generated, at most: the artefact has the "
        "entries prefill and decode, for nsa-generate, instead of those that "
        "train; 0 for none"},
+      {"sample-context", &Options::sampleContext,
+       "Tokens of a sample of nsa-train, at most: it grows by the entry "
+       "decode, "
+       "which the artefact then has in place of forward, for one sequence "
+       "whatever the micro-batch; 0 for none"},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "

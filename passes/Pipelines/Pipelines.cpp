@@ -48,7 +48,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createExpandModel());
     manager.addPass(createSetInputShapes({options.microBatch, options.seqLen}));
     // A context has more blocks.
-    if (options.context == 0)
+    if (options.context == 0 && options.sampleContext == 0)
       manager.addNestedPass<func::FuncOp>(createLimitSelection());
     manager.addNestedPass<func::FuncOp>(
         createAssignOptimizers({options.optimizer}));
@@ -60,11 +60,14 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:
-    if (options.context != 0) {
+    if (options.context != 0)
       manager.addPass(createDeriveDecode({options.context}));
+    if (options.sampleContext != 0)
+      manager.addPass(
+          createDeriveDecode({options.sampleContext, /*samples=*/true}));
+    if (options.context != 0 || options.sampleContext != 0)
       manager.addNestedPass<func::FuncOp>(createLimitSelection());
-    }
-    manager.addPass(createBuildEntries());
+    manager.addPass(createBuildEntries({options.sampleContext == 0}));
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
     if (options.recompute == RecomputePolicy::None &&
@@ -130,10 +133,10 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 /// Names of the options that passes of a phase read.
 static ArrayRef<StringRef> optionsOf(Phase phase) {
   static constexpr StringRef precision[] = {
-      "micro-batch", "seq-len",   "context",  "fuse",
-      "schedule",    "precision", "optimizer"};
-  static constexpr StringRef gradient[] = {"context", "recompute",
-                                           "recompute-budget"};
+      "micro-batch", "seq-len",  "context",   "sample-context",
+      "fuse",        "schedule", "precision", "optimizer"};
+  static constexpr StringRef gradient[] = {"context", "sample-context",
+                                           "recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
                                             "optimizer", "shard-optimizer"};
   static constexpr StringRef kernel[] = {"schedule", "tile-size",

@@ -59,6 +59,10 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       *this, "context",
       llvm::cl::desc("Tokens of a sequence that is generated, at most: entries "
                      "that generate instead of those that train; 0 for none")};
+  Option<int64_t> sampleContext{
+      *this, "sample-context",
+      llvm::cl::desc("Tokens of a sample that is generated beside training, at "
+                     "most: the entry decode in place of forward; 0 for none")};
   Option<ComputePrecision> precision{
       *this, "precision", llvm::cl::desc("The compute type"),
       llvm::cl::init(ComputePrecision::Model),

@@ -22,6 +22,8 @@ namespace {
 enum class UnusedArguments { EraseAll, KeepParameters };
 
 struct BuildEntriesPass : nsa::impl::BuildEntriesBase<BuildEntriesPass> {
+  using BuildEntriesBase::BuildEntriesBase;
+
   void runOnOperation() override;
   /// The function to split; null if there is none.
   FailureOr<func::FuncOp> findModel();
@@ -152,13 +154,14 @@ void BuildEntriesPass::runOnOperation() {
       trained.push_back(i);
   }
 
-  auto forward = buildEntry(model, training::forwardEntry, *logits,
-                            UnusedArguments::EraseAll);
+  if (forward && failed(buildEntry(model, training::forwardEntry, *logits,
+                                   UnusedArguments::EraseAll)))
+    return signalPassFailure();
   auto eval = buildEntry(model, training::evalEntry, evaluated,
                          UnusedArguments::EraseAll);
   auto accumulate = buildEntry(model, training::accumulateEntry, trained,
                                UnusedArguments::KeepParameters);
-  if (failed(forward) || failed(eval) || failed(accumulate))
+  if (failed(eval) || failed(accumulate))
     return signalPassFailure();
   nn::setObjective(*accumulate, 0);
   model.erase();

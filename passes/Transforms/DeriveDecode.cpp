@@ -47,9 +47,10 @@ struct Cache {
 /// Makes one entry of a copy of the model.
 class EntryDeriver {
 public:
-  EntryDeriver(func::FuncOp function, int64_t context)
-      : function(function), context(context), signature(function),
-        builder(function.front().getTerminator()) {}
+  /// `isShared` says that the model is trained beside the entry.
+  EntryDeriver(func::FuncOp function, int64_t context, bool isShared = false)
+      : function(function), context(context), isShared(isShared),
+        signature(function), builder(function.front().getTerminator()) {}
 
   /// One step: one token of each sequence.
   LogicalResult deriveDecode();
@@ -81,6 +82,7 @@ private:
 
   func::FuncOp function;
   int64_t context;
+  bool isShared;
   Signature signature;
   OpBuilder builder;
   BlockArgument positions;
@@ -121,6 +123,12 @@ LogicalResult EntryDeriver::resizeTables() {
     for (auto [dim, size] : llvm::zip_equal(dims, shape))
       if (dim == nn::kSequenceDim)
         size = std::max(size, context);
+    // Training has one of its own.
+    if (isShared && type.getShape() != ArrayRef(shape))
+      signature.getArgument(index).set(
+          nn::kNameAttr,
+          builder.getStringAttr(nn::getArgumentName(function, index) +
+                                Twine(training::contextSuffix)));
     argument.setType(type.clone(shape));
   }
   return success();
@@ -496,6 +504,34 @@ static FailureOr<func::FuncOp> copyModel(func::FuncOp model, StringRef name) {
   return entry;
 }
 
+/// Makes a model of several sequences one of a single one.
+static LogicalResult takeOneSequence(func::FuncOp function) {
+  DenseSet<Value> changed;
+  for (BlockArgument argument : function.getArguments()) {
+    SmallVector<StringRef> dims =
+        nn::getArgumentDims(function, argument.getArgNumber());
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || !llvm::is_contained(dims, nn::kBatchDim))
+      continue;
+    SmallVector<int64_t> shape(type.getShape());
+    for (auto [dim, size] : llvm::zip_equal(dims, shape))
+      if (dim == nn::kBatchDim)
+        size = 1;
+    argument.setType(type.clone(shape));
+    changed.insert(argument);
+  }
+  return inferResultTypes(function, std::move(changed));
+}
+
+/// The entry that generates samples of a model which is trained.
+static LogicalResult deriveSamples(func::FuncOp model, int64_t context) {
+  FailureOr<func::FuncOp> decode = copyModel(model, training::decodeEntry);
+  if (failed(decode) || failed(takeOneSequence(*decode)))
+    return failure();
+  prepareWeights(*decode);
+  return EntryDeriver(*decode, context, /*isShared=*/true).deriveDecode();
+}
+
 void DeriveDecodePass::runOnOperation() {
   func::FuncOp model;
   for (auto function : getOperation().getOps<func::FuncOp>())
@@ -506,6 +542,11 @@ void DeriveDecodePass::runOnOperation() {
         << context.getValue()
         << ") has no effect: no function is marked nn.train";
     return signalPassFailure();
+  }
+  if (samples) {
+    if (failed(deriveSamples(model, context)))
+      signalPassFailure();
+    return;
   }
   FailureOr<func::FuncOp> prefill = copyModel(model, training::prefillEntry);
   if (failed(prefill))

@@ -69,6 +69,27 @@ LogicalResult nsa::inferResultTypes(Operation *op) {
   return verify(op);
 }
 
+FailureOr<unsigned> nsa::inferResultTypes(func::FuncOp function,
+                                          DenseSet<Value> changed) {
+  if (failed(getReturn(function)))
+    return failure();
+  unsigned count = 0;
+  for (Operation &op : function.front().without_terminator()) {
+    if (llvm::none_of(op.getOperands(),
+                      [&](Value v) { return changed.contains(v); }))
+      continue;
+    SmallVector<Type> before(op.getResultTypes());
+    if (failed(inferResultTypes(&op)))
+      return failure();
+    for (auto [result, type] : llvm::zip_equal(op.getResults(), before))
+      if (result.getType() != type)
+        changed.insert(result);
+    ++count;
+  }
+  updateFunctionType(function);
+  return count;
+}
+
 void nsa::updateFunctionType(func::FuncOp function) {
   Operation *ret = function.front().getTerminator();
   function.setFunctionType(FunctionType::get(

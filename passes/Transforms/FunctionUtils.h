@@ -40,6 +40,11 @@ mlir::FailureOr<unsigned> findLoss(mlir::func::FuncOp function);
 /// types or does not verify.
 llvm::LogicalResult inferResultTypes(mlir::Operation *op);
 
+/// Infers them wherever they may follow from `changed`, in a function of one
+/// block, whose type follows, too. Returns how many operations were looked at.
+mlir::FailureOr<unsigned> inferResultTypes(mlir::func::FuncOp function,
+                                           llvm::DenseSet<mlir::Value> changed);
+
 /// Makes the function type follow the block arguments and returned values.
 void updateFunctionType(mlir::func::FuncOp function);
 

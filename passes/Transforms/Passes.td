@@ -295,10 +295,16 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
     compressed block; of keys that only windows see, as many as the longest window,
     rounded up to a multiple of 64; of the input of a compression, those of a
     block. Tables of angles grow to the context.
+
+    With `samples`, the function stays, to be trained; there is only `@decode`, for
+    one sequence whatever the model's batch. A table of angles that grew is a
+    constant of its own, `NAME.context`.
   }];
   let options = [
     Option<"context", "context", "int64_t", "0",
            "Tokens of a sequence that is generated, at most">,
+    Option<"samples", "samples", "bool", "false",
+           "Whether the model is kept, and generates samples while it is trained">,
   ];
   let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
 }
@@ -309,7 +315,7 @@ def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
     Replaces the function marked `nn.train`, whose results are named `loss` and
     `logits`, by
 
-    - `@forward`: only the result `logits`;
+    - `@forward`, unless the option says no: only the result `logits`;
     - `@eval`: `loss` and every further result but `logits`;
     - `@accumulate`: the same without results marked `nn.statistic`, and with
       `nn.objective` on `loss`.
@@ -321,6 +327,9 @@ def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
     A module without such a function is left alone; more than one is an error, and
     so is a function that already has the name of an entry.
   }];
+  let options = [
+    Option<"forward", "forward", "bool", "true", "Whether to make @forward">,
+  ];
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let statistics = [
     Statistic<"numErased", "erased", "Number of operations erased as dead">,

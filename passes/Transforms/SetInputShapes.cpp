@@ -67,21 +67,10 @@ SetInputShapesPass::resizeArguments(func::FuncOp function,
 
 LogicalResult SetInputShapesPass::propagate(func::FuncOp function,
                                             DenseSet<Value> changed) {
-  if (failed(getReturn(function)))
+  FailureOr<unsigned> inferred = inferResultTypes(function, std::move(changed));
+  if (failed(inferred))
     return failure();
-  for (Operation &op : function.front().without_terminator()) {
-    if (llvm::none_of(op.getOperands(),
-                      [&](Value v) { return changed.contains(v); }))
-      continue;
-    SmallVector<Type> before(op.getResultTypes());
-    if (failed(inferResultTypes(&op)))
-      return failure();
-    for (auto [result, type] : llvm::zip_equal(op.getResults(), before))
-      if (result.getType() != type)
-        changed.insert(result);
-    ++numOps;
-  }
-  updateFunctionType(function);
+  numOps += *inferred;
   remark::analysis(function.getLoc(), remark::RemarkOpts::name("SetInputShapes")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))

@@ -1,6 +1,7 @@
 //===- CheckpointLayout.cpp - names in and around a checkpoint ------------===//
 
 #include "runtime/Train/CheckpointLayout.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -37,6 +38,8 @@ std::string fileOf(const TensorView &tensor, const Model &model, int rank) {
   case TensorRole::Parameter:
     return modelFile;
   case TensorRole::State:
+    if (training::isDecodeState(tensor.name))
+      return "";
     return !tensor.state.empty() && model.sharingRanks() > 0 ? shareFile(rank)
                                                              : optimizerFile;
   default:

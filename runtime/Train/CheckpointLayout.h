@@ -41,8 +41,8 @@ const char *safetensorsType(DataType type);
 std::string shareFile(int rank);
 
 /// The file that keeps a tensor of one of the ranks that share the optimizer's
-/// states. Empty: gradients are zero between steps, and constants follow from
-/// the program.
+/// states. Empty: gradients are zero between steps, constants follow from the
+/// program, and what samples need from the parameters.
 std::string fileOf(const TensorView &tensor, const Model &model, int rank);
 
 /// The name of the folder of a step's checkpoint, such as step-00000004.

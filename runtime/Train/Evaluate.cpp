@@ -1,9 +1,7 @@
-//===- Evaluate.cpp - validation loss and generated text ------------------===//
+//===- Evaluate.cpp - validation loss -------------------------------------===//
 
 #include "runtime/Train/Evaluate.h"
-#include "lib/Support/Philox.h"
 #include "nsa/Artifact/TrainingContract.h"
-#include "runtime/Generate/Sampling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,8 +10,6 @@
 #include <numeric>
 
 namespace nsa {
-
-static constexpr uint64_t generateStream = uint64_t(6) << 56;
 
 std::vector<PositionRange> positionRanges(int64_t seqLen) {
   std::vector<PositionRange> ranges;
@@ -145,19 +141,6 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
   return result;
 }
 
-int32_t chooseToken(const std::vector<float> &logits,
-                    const SampleOptions &options, double uniform) {
-  std::vector<float> allowed = logits;
-  if (options.forbidden >= 0 && options.forbidden < int64_t(allowed.size()))
-    allowed[size_t(options.forbidden)] =
-        -std::numeric_limits<float>::infinity();
-  SamplingOptions sampling;
-  sampling.temperature = options.temperature;
-  sampling.topK = options.topK;
-  return TokenSampler(sampling, int64_t(allowed.size()))
-      .choose(allowed.data(), uniform);
-}
-
 Result<TextSize> measureText(const ValidationWindows &data,
                              const std::vector<uint64_t> &windows,
                              int64_t seqLen, const Tokenizer &tokenizer) {
@@ -176,61 +159,6 @@ Result<TextSize> measureText(const ValidationWindows &data,
     }
   }
   return size;
-}
-
-/// Runs `forward` on the last of `tokens` and copies the logits of the next
-/// one. Those of tokens that stand for nothing are -infinity.
-static Status nextLogits(Model &model, const TrainBinding &binding,
-                         const Tokenizer &tokenizer,
-                         const std::vector<int32_t> &tokens,
-                         std::vector<float> &logits) {
-  const size_t length = size_t(binding.seqLen), vocab = size_t(binding.vocab);
-  size_t context = std::min(tokens.size(), length);
-  std::fill(binding.forwardTokens,
-            binding.forwardTokens + size_t(binding.forwardBatch) * length, 0);
-  std::copy(tokens.end() - std::ptrdiff_t(context), tokens.end(),
-            binding.forwardTokens);
-  // A sample is one document.
-  if (binding.forwardStarts)
-    std::fill(binding.forwardStarts,
-              binding.forwardStarts + size_t(binding.forwardBatch) * length, 0);
-  if (Status status = model.run(training::forwardEntry); !status)
-    return status;
-  for (size_t token = 0; token < logits.size(); ++token) {
-    logits[token] = elementAt(binding.logits, (context - 1) * vocab + token);
-    if (!std::isfinite(logits[token]))
-      return Error{"the logits of a sample are not finite"};
-    if (tokenizer.bytesOf(int32_t(token)).empty())
-      logits[token] = -std::numeric_limits<float>::infinity();
-  }
-  return {};
-}
-
-Result<std::string> generate(Model &model, const TrainBinding &binding,
-                             const Tokenizer &tokenizer,
-                             const SampleOptions &options,
-                             const std::function<bool()> &keepGoing) {
-  if (options.prompt.empty())
-    return Error{"a sample needs a prompt of at least one byte"};
-  if (binding.vocab < tokenizer.size())
-    return Error{"samples have " + std::to_string(tokenizer.size()) +
-                 " tokens, the model has " + std::to_string(binding.vocab)};
-  Result<std::vector<int32_t>> tokens = tokenizer.encode(options.prompt);
-  if (!tokens)
-    return tokens.takeError();
-  PhiloxStream random(options.seed, generateStream | options.stream);
-  std::string text = options.prompt;
-  std::vector<float> logits(size_t(tokenizer.size()));
-  const size_t wanted = text.size() + size_t(options.count);
-  while (text.size() < wanted && keepGoing()) {
-    if (Status status = nextLogits(model, binding, tokenizer, *tokens, logits);
-        !status)
-      return Error{status.message()};
-    int32_t token = chooseToken(logits, options, random.uniform());
-    tokens->push_back(token);
-    text += tokenizer.bytesOf(token);
-  }
-  return text;
 }
 
 } // namespace nsa

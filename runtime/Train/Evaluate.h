@@ -1,4 +1,4 @@
-//===- Evaluate.h - validation loss and generated text ----------*- C++ -*-===//
+//===- Evaluate.h - validation loss -----------------------------*- C++ -*-===//
 
 #ifndef NSA_RUNTIME_TRAIN_EVALUATE_H
 #define NSA_RUNTIME_TRAIN_EVALUATE_H
@@ -9,7 +9,6 @@
 #include "runtime/Train/Model.h"
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -52,35 +51,6 @@ struct TextSize {
 Result<TextSize> measureText(const ValidationWindows &data,
                              const std::vector<uint64_t> &windows,
                              int64_t seqLen, const Tokenizer &tokenizer);
-
-struct SampleOptions {
-  /// Bytes to generate, at least; the last token may have more.
-  int64_t count = 0;
-  /// Start of the text; at least one byte.
-  std::string prompt;
-  /// 0 takes the most likely token.
-  double temperature = 1.0;
-  /// The most likely tokens to choose from; 0 takes all.
-  int64_t topK = 0;
-  uint64_t seed = 0;
-  /// Separates samples of one seed.
-  uint64_t stream = 0;
-  /// A token that is never chosen, or -1.
-  int64_t forbidden = -1;
-};
-
-/// Continues a prompt token by token: each is a pass of `forward` over the last
-/// seq_len tokens. Tokens that stand for no bytes are never chosen. Returns
-/// prompt and continuation. `keepGoing` is asked before every token.
-Result<std::string> generate(Model &model, const TrainBinding &binding,
-                             const Tokenizer &tokenizer,
-                             const SampleOptions &options,
-                             const std::function<bool()> &keepGoing);
-
-/// Draws a token from `logits` with a number `uniform` in [0, 1). Equal logits
-/// rank by token.
-int32_t chooseToken(const std::vector<float> &logits,
-                    const SampleOptions &options, double uniform);
 
 } // namespace nsa
 

@@ -6,6 +6,7 @@
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -155,6 +156,17 @@ uint64_t ProgramModel::flops(std::string_view entryName) const {
   return sum;
 }
 
+int64_t ProgramModel::sampleContext() const {
+  int64_t context = 0;
+  if (const auto *options = program.artifact()->options())
+    for (const artifact::Option *option : *options)
+      if (option->key()->string_view() == training::sampleContextOption) {
+        std::string_view text = option->value()->string_view();
+        std::from_chars(text.data(), text.data() + text.size(), context);
+      }
+  return context;
+}
+
 std::vector<ActivationClass> ProgramModel::activations() const {
   const artifact::Artifact &root = program.artifact().root();
   const EntryInfo *entry = program.findEntry(training::accumulateEntry);
@@ -233,6 +245,9 @@ public:
       message = "the artefact cannot be trained: " + text;
   }
 
+  /// Whether samples go on by decode.
+  bool decodes() const { return model.sampleContext() > 0; }
+
   std::string message;
 
 private:
@@ -245,8 +260,12 @@ private:
 static void bindShapes(Binder &binder, TrainBinding &binding) {
   const TensorView *tokens =
       binder.find(true, training::accumulateEntry, training::tokensInput);
-  const TensorView *logits =
-      binder.find(false, training::forwardEntry, training::logitsOutput);
+  bool decodes = binder.decodes();
+  const char *sampler =
+      decodes ? training::decodeEntry : training::forwardEntry;
+  const TensorView *logits = binder.find(false, sampler,
+                                         decodes ? training::nextLogitsOutput
+                                                 : training::logitsOutput);
   if (!tokens || !logits)
     return;
   if (tokens->shape.size() != 2) {
@@ -257,35 +276,57 @@ static void bindShapes(Binder &binder, TrainBinding &binding) {
   }
   binding.microBatch = int64_t(tokens->shape[0]);
   binding.seqLen = int64_t(tokens->shape[1]);
+  uint64_t rows = decodes ? 1 : tokens->shape[1];
   bool isLogits =
-      logits->shape.size() == 3 && logits->shape[1] == tokens->shape[1] &&
+      logits->shape.size() == 3 && logits->shape[1] == rows &&
       (logits->type == DataType::F32 || logits->type == DataType::BF16 ||
        logits->type == DataType::F16);
   if (!isLogits) {
-    binder.fail("'" + std::string(training::logitsOutput) + "' of entry '" +
-                training::forwardEntry + "' is " +
+    binder.fail("'" + logits->name + "' of entry '" + sampler + "' is " +
                 describe(logits->type, logits->shape) + " for " +
-                std::to_string(binding.seqLen) + " tokens");
+                std::to_string(rows) + " tokens");
     return;
   }
   binding.logits = *logits;
-  binding.forwardBatch = int64_t(logits->shape[0]);
+  binding.forwardBatch = decodes ? 0 : int64_t(logits->shape[0]);
   binding.vocab = int64_t(logits->shape[2]);
+}
+
+/// The inputs of what continues samples.
+static void bindSamples(Binder &binder, TrainBinding &binding,
+                        bool isIsolated) {
+  auto ids = [&](const char *entry, const char *name,
+                 const std::vector<uint64_t> &shape) {
+    return binder.bind<int32_t>(true, entry, name, DataType::I32, shape);
+  };
+  if (binder.decodes()) {
+    binding.sampleToken =
+        ids(training::decodeEntry, training::tokenInput, {1, 1});
+    binding.samplePosition =
+        ids(training::decodeEntry, training::positionsInput, {1});
+    return;
+  }
+  std::vector<uint64_t> shape = {uint64_t(binding.forwardBatch),
+                                 uint64_t(binding.seqLen)};
+  binding.forwardTokens =
+      ids(training::forwardEntry, training::tokensInput, shape);
+  if (isIsolated)
+    binding.forwardStarts =
+        ids(training::forwardEntry, training::startInput, shape);
 }
 
 Result<TrainBinding> TrainBinding::create(const Model &model) {
   Binder binder(model);
   for (const char *entry :
        {training::initEntry, training::accumulateEntry, training::updateEntry,
-        training::evalEntry, training::forwardEntry})
+        training::evalEntry,
+        binder.decodes() ? training::decodeEntry : training::forwardEntry})
     if (!model.hasEntry(entry))
       binder.fail(std::string("it has no entry '") + entry + "'");
   TrainBinding binding;
   bindShapes(binder, binding);
   std::vector<uint64_t> batch = {uint64_t(binding.microBatch),
                                  uint64_t(binding.seqLen)};
-  std::vector<uint64_t> forwardBatch = {uint64_t(binding.forwardBatch),
-                                        uint64_t(binding.seqLen)};
   auto ids = [&](const char *entry, const char *name,
                  const std::vector<uint64_t> &shape) {
     return binder.bind<int32_t>(true, entry, name, DataType::I32, shape);
@@ -296,16 +337,13 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
   binding.tokens = ids(training::accumulateEntry, training::tokensInput, batch);
   binding.targets =
       ids(training::accumulateEntry, training::targetsInput, batch);
-  binding.forwardTokens =
-      ids(training::forwardEntry, training::tokensInput, forwardBatch);
   bool isIsolated =
       model.input(training::accumulateEntry, training::startInput) != nullptr;
-  if (isIsolated) {
+  if (isIsolated)
     binding.starts =
         ids(training::accumulateEntry, training::startInput, batch);
-    binding.forwardStarts =
-        ids(training::forwardEntry, training::startInput, forwardBatch);
-  }
+  bindSamples(binder, binding, isIsolated);
+  binding.sampleContext = model.sampleContext();
   auto sharesStarts = [&](const char *entry) {
     return !isIsolated ||
            ids(entry, training::startInput, batch) == binding.starts;

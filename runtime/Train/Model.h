@@ -96,6 +96,9 @@ public:
     return std::vector<StateRange>();
   }
 
+  /// Tokens that the entry `decode` takes in a sequence; 0 without one.
+  virtual int64_t sampleContext() const { return 0; }
+
   /// Identifies the program: equal programs have equal hashes, whatever their
   /// files say besides; see Artifact::identity.
   virtual uint64_t hash() const = 0;
@@ -153,6 +156,7 @@ public:
   std::vector<ActivationClass> activations() const override;
   MemoryUse memory() const override { return program.memory(); }
   double waitedSeconds() const override { return program.waitedSeconds(); }
+  int64_t sampleContext() const override;
   uint64_t hash() const override { return program.artifact().identity(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;
@@ -183,11 +187,18 @@ struct TrainBinding {
   /// so far; null where gradients are not scaled.
   const float *lossScale = nullptr;
   const float *skippedUpdates = nullptr;
+  /// Of decode, which continues samples; null where forward does.
+  int32_t *sampleToken = nullptr;
+  int32_t *samplePosition = nullptr;
+  int64_t sampleContext = 0;
   int32_t *forwardTokens = nullptr;
-  /// The same of forward.
+  /// The same as `starts` of forward.
   int32_t *forwardStarts = nullptr;
-  /// f32, bf16 or f16 [forwardBatch, seqLen, vocab].
+  /// f32, bf16 or f16 [1, 1, vocab] of decode, or [forwardBatch, seqLen, vocab]
+  /// of forward.
   TensorView logits;
+
+  bool decodes() const { return sampleToken != nullptr; }
 
   int64_t microBatch = 0;
   int64_t seqLen = 0;

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/NamedTensors.h"
 #include "lib/Support/Npy.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/StateRanges.h"
 
@@ -294,7 +295,7 @@ static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
   std::vector<std::string> notes;
   std::set<std::string> used;
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::State)) {
-    if (!tensor.state.empty())
+    if (!tensor.state.empty() || training::isDecodeState(tensor.name))
       continue;
     auto source = saved.otherState().find(tensor.name);
     if (source == saved.otherState().end()) {

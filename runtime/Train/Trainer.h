@@ -118,6 +118,7 @@ private:
   Status prepare();
   Status isolateDocuments();
   Status openText();
+  Status checkSamples();
   Status checkSameRun();
   Status openRun();
   struct RunChoice;
@@ -277,6 +278,8 @@ private:
   std::function<SaveResult(const Model &)> saveRest;
   /// How long steps have waited for saves.
   double saveSeconds = 0;
+  /// How long samples took.
+  double sampleSeconds = 0;
   /// When a save was last tried, or the steps began.
   double lastSave = 0;
   /// Whether a save is due by the clock of the first rank, as of the last step.

@@ -3,7 +3,7 @@
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
-#include "runtime/Train/Evaluate.h"
+#include "runtime/Train/SampleText.h"
 #include "runtime/Train/Trainer.h"
 
 #include <cmath>
@@ -60,34 +60,32 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
                          : ": the data is not text but " + data.manifest.kind));
     return {};
   }
-  SampleOptions sample;
-  sample.count = train.sampleBytes;
-  sample.prompt = train.samplePrompt.empty() ? "\n" : train.samplePrompt;
-  sample.temperature = train.sampleTemperature;
-  sample.topK = train.sampleTopK;
-  sample.seed = state.seed;
-  sample.stream = uint64_t(state.step);
+  SampleOptions sample = makeSampleOptions(train, state.step);
   sample.forbidden = data.manifest.endOfText;
   console.busy("sampling");
-  double end = steadyClock() + secondsAllowed;
+  double begin = steadyClock(), end = begin + secondsAllowed;
   bool cut = false;
-  Result<std::string> text = generate(model, binding, *tokenizer, sample, [&] {
+  Result<SampleText> made = generate(model, binding, *tokenizer, sample, [&] {
     cut = cut || steadyClock() >= end;
     return !cut && !signals.stopRequested();
   });
-  if (!text)
-    return text.takeError();
-  std::string heading = "sample " + title + " (step " +
-                        std::to_string(state.step) +
-                        (cut ? ", cut short to save time" : "") + "):";
+  if (!made)
+    return made.takeError();
+  sampleSeconds += steadyClock() - begin;
+  std::string heading =
+      "sample " + title + " (step " + std::to_string(state.step) +
+      (cut            ? ", cut short to save time"
+       : made->isFull ? ", cut short: the artefact takes no more tokens"
+                      : "") +
+      "):";
   console.line(heading);
   console.line("| " + [&] {
-    std::string shown = printable(*text);
+    std::string shown = printable(made->text);
     for (size_t at = 0; (at = shown.find('\n', at)) != std::string::npos;)
       shown.replace(at, 1, "\n| "), at += 3;
     return shown;
   }());
-  noteWrite(writeSample("== " + heading + "\n" + *text + "\n"));
+  noteWrite(writeSample("== " + heading + "\n" + made->text + "\n"));
   return {};
 }
 
@@ -157,6 +155,7 @@ Status Trainer::writeMetrics(TrainEnd end) const {
   json["step_seconds"] = stepSeconds;
   json["data_seconds"] = dataSeconds;
   json["save_seconds"] = saveSeconds;
+  json["sample_seconds"] = sampleSeconds;
   if (stepSeconds > 0)
     json["toks_per_s"] =
         double(steps) * double(plan.tokensPerStep()) / stepSeconds;

@@ -4,6 +4,7 @@
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/Environment.h"
+#include "runtime/Train/SampleText.h"
 #include "runtime/Train/Trainer.h"
 
 #include <cmath>
@@ -24,6 +25,19 @@ Status Trainer::openText() {
         " tokens, the model a vocabulary of " + std::to_string(binding.vocab)};
   if (tokenizer)
     state.tokenizerHash = tokenizer->hash();
+  return checkSamples();
+}
+
+/// What the samples that are asked for will lack is said before training.
+Status Trainer::checkSamples() {
+  if (!tokenizer || config.train.sampleBytes == 0)
+    return {};
+  Result<std::string> found = checkSample(
+      binding, *tokenizer, makeSampleOptions(config.train, /*step=*/0));
+  if (!found)
+    return found.takeError();
+  if (!found->empty())
+    notes.push_back(*found);
   return {};
 }
 

@@ -274,7 +274,8 @@ def newest_checkpoint(run):
 
 
 # What differs between two runs of the same bits.
-MEASURED = ("seconds", "step_seconds", "data_seconds", "save_seconds", "toks_per_s", "mfu", "memory_peak", "checkpoint")
+MEASURED = ("seconds", "step_seconds", "data_seconds", "save_seconds", "sample_seconds", "toks_per_s", "mfu", "memory_peak",
+            "checkpoint")
 
 
 def result(run):

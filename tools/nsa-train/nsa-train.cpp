@@ -12,6 +12,7 @@
 #include "runtime/Distributed/Token.h"
 #include "runtime/Train/Agreement.h"
 #include "runtime/Train/CompileConfig.h"
+#include "runtime/Train/SampleText.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
 #include "runtime/Train/Trainer.h"
@@ -251,6 +252,10 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   request.config = line.config;
   request.overrides = line.overrides();
   request.options = line.compileOptions;
+  // Packed documents have no caches.
+  if (int64_t context = getSampleContext(config.train);
+      context > 0 && !config.data.isolateDocuments)
+    request.options.push_back("sample-context=" + std::to_string(context));
   request.stage = line.train.stage;
   request.gpu = gpuOf(line, ranks);
   auto say = [](const std::string &text) {

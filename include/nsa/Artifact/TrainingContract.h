@@ -20,6 +20,9 @@
 //   prefill(tokens, positions)      fills the caches; output `next_logits`
 //   decode(token, positions)        the same for one token more
 //
+// A trainable program that generates samples (nsa-compile --sample-context N)
+// has decode, for B = 1, and prepare in place of forward.
+//
 // token is i32 [B, 1], positions i32 [B]: in each sequence, the position of the
 // last token, from 0 to N - 1, or -1 for a sequence that is left alone.
 // next_logits [B, 1, V] are those of that token. Caches are states cache.I,
@@ -94,6 +97,18 @@ inline constexpr const char skippedUpdatesState[] = "skipped_updates";
 inline constexpr const char cachePrefix[] = "cache.";
 /// What it computes of its parameters once is `prepared.0`, `prepared.1`, ...
 inline constexpr const char preparedPrefix[] = "prepared.";
+
+/// Whether a state is one of these: it follows from parameters and tokens, and
+/// is no part of what training goes on with.
+inline bool isDecodeState(std::string_view name) {
+  return name.rfind(cachePrefix, 0) == 0 || name.rfind(preparedPrefix, 0) == 0;
+}
+
+/// The option of an artefact that says the context of its samples.
+inline constexpr const char sampleContextOption[] = "sample-context";
+/// What the name of a constant ends with that is longer for samples than for
+/// training.
+inline constexpr const char contextSuffix[] = ".context";
 
 /// The optimizer of a program that asks for none.
 inline constexpr const char defaultOptimizer[] = "adamw";

@@ -35,6 +35,10 @@ struct CompilerOptions {
   /// Tokens of a sequence that is generated, at most; 0 makes the entries that
   /// train instead of those that generate.
   int64_t context = 0;
+  /// Tokens of a sample that the trainer generates, at most: one sequence goes
+  /// on by an entry `decode` beside those that train, in place of `forward`. 0
+  /// makes `forward`.
+  int64_t sampleContext = 0;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.

@@ -94,7 +94,8 @@ class Model:
                              micro_batch=micro_batch or 1, precision=precision or weights.precision, **options)
         for entry in ("init", "eval", "forward"):
             if entry not in module.entries:
-                raise InputError(f"{module.name} has no entry '{entry}'; it is no model of nsa-model")
+                raise InputError(f"{module.name} has no entry '{entry}'; " + (
+                    "nsa-compile makes it without --sample-context" if "eval" in module.entries else "it is no model of nsa-model"))
         self.module = module
         self._compile = {"target": module.target, "precision": precision or weights.precision, **options}
         module.program.call("init", {})

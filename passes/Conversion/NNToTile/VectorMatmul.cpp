@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NNToTile/KernelGraph.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
@@ -386,10 +387,16 @@ void VectorMatmul::launch(KernelCache &cache) {
 
 void nsa::launchVectorMatmuls(ModuleOp module, KernelCache &cache) {
   SmallVector<nn::MatmulOp> products;
-  module.walk([&](nn::MatmulOp op) {
-    if (isa<FunctionOpInterface>(op->getParentOp()) && VectorMatmul::isOne(op))
-      products.push_back(op);
-  });
+  for (auto function : module.getOps<func::FuncOp>()) {
+    // What trains beside them keeps its matmuls.
+    if (!llvm::is_contained({StringRef(training::prefillEntry),
+                             StringRef(training::decodeEntry)},
+                            function.getName()))
+      continue;
+    for (auto op : function.getOps<nn::MatmulOp>())
+      if (VectorMatmul::isOne(op))
+        products.push_back(op);
+  }
   for (nn::MatmulOp op : products)
     VectorMatmul(op, cache.getSchedule()).launch(cache);
 }

@@ -26,10 +26,11 @@ class DecodePair {
 public:
   DecodePair(const std::vector<std::string> &overrides,
              const std::string &precision, const std::string &target,
-             int64_t context) {
+             int64_t context, int64_t sampleContext = 0) {
     CompilerOptions options;
     options.precision = precision;
     options.context = context;
+    options.sampleContext = sampleContext;
     options.allowSlowPaths = {"all"};
     auto compileForGPU = [&](const std::string &source,
                              const CompilerOptions &given) {
@@ -49,6 +50,10 @@ public:
       models.push_back(std::move(*loaded));
     }
     run("init");
+    prepare();
+  }
+
+  void prepare() {
     if (models[0].getProgram().findEntry("prepare"))
       run("prepare");
   }
@@ -71,7 +76,7 @@ public:
   void compare(size_t sequence) {
     const TensorView &one = *models[0].getProgram().findTensor("next_logits");
     const TensorView &other = *models[1].getProgram().findTensor("next_logits");
-    size_t count = one.elements() / 2;
+    size_t count = one.elements() / one.shape[0];
     for (size_t i = sequence * count; i < (sequence + 1) * count; ++i) {
       double x = one.as<float>()[i], y = other.as<float>()[i];
       dot += x * y;
@@ -160,4 +165,39 @@ TEST(EmulatedDecode, MixedPrecision_PointsTheSameWay) {
   for (int32_t position = 0; position < 40; ++position)
     step(pair, position, /*late=*/9);
   EXPECT_GT(pair.cosine(), 0.995);
+}
+
+// The entry of samples, of parameters that the same program trains: what is
+// prepared of them follows.
+TEST(EmulatedDecode, SamplesBesideTraining_AgreeWithTheCPU) {
+  DecodePair pair({"model.n_layers=1"}, "fp32", "sm_90a", /*context=*/0,
+                  /*sampleContext=*/80);
+  ASSERT_EQ(pair.models.size(), 2u);
+  EXPECT_FALSE(pair.models[0].getProgram().findEntry("forward"));
+  std::vector<int32_t> tokens(140), targets(140);
+  for (int32_t i = 0; i < 140; ++i) {
+    tokens[size_t(i)] = i * 53 % 256;
+    targets[size_t(i)] = (i * 53 + 53) % 256;
+  }
+  for (int32_t position = 0; position < 60; ++position) {
+    if (position % 30 == 0) {
+      pair.set("tokens", tokens);
+      pair.set("targets", targets);
+      for (CompiledModule &model : pair.models) {
+        const float hyper[8] = {1e-2f, 0.9f, 0.95f, 1e-8f,
+                                0.1f,  1.0f, 1.0f,  float(position / 30 + 1)};
+        std::memcpy(model.getProgram().findTensor("hyper")->data, hyper,
+                    sizeof hyper);
+      }
+      pair.run("accumulate");
+      pair.run("update");
+      pair.prepare();
+    }
+    // The second sample begins anew.
+    pair.set("token", {position * 37 % 256});
+    pair.set("positions", {position % 30});
+    pair.run("decode");
+    pair.compare(0);
+    ASSERT_LE(pair.gap, 1e-3 * pair.top) << "position " << position;
+  }
 }

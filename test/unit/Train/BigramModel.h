@@ -60,6 +60,16 @@ public:
     skippedOut = add("skipped_updates_out", {}, TensorRole::Output);
   }
 
+  /// Makes it a program that continues samples of so many tokens by `decode`.
+  void addDecode(int64_t most) {
+    context = most;
+    token = addInts("token", {1, 1});
+    positions = addInts("positions", {1});
+    nextLogits = add("next_logits", {1, 1, vocab}, TensorRole::Output);
+    add("cache.0", {4}, TensorRole::State);
+  }
+  int64_t sampleContext() const override { return context; }
+
   /// Adds a gradient that the command of this number writes first. Nothing else
   /// uses it.
   float *addGradient(const std::string &name, size_t writer) {
@@ -140,8 +150,11 @@ public:
       return accumulate(), update();
     else if (entry == "eval")
       evaluate();
-    else if (entry == "forward")
+    else if (entry == "forward" && !nextLogits)
       forward();
+    else if (entry == "decode" && nextLogits && *positions < context)
+      std::memcpy(nextLogits, w + uint64_t(*token) * vocab,
+                  vocab * sizeof(float));
     else
       return Error{"no entry '" + std::string(entry) + "'"};
     return {};
@@ -170,7 +183,8 @@ public:
 
   bool hasEntry(std::string_view entry) const override {
     return entry == "init" || entry == "accumulate" || entry == "update" ||
-           entry == "step" || entry == "eval" || entry == "forward";
+           entry == "step" || entry == "eval" ||
+           entry == (nextLogits ? "decode" : "forward");
   }
   const std::vector<TensorView> &tensors() const override { return views; }
   const TensorView *input(std::string_view,
@@ -324,6 +338,9 @@ private:
   }
 
   uint64_t batch, length, vocab, id;
+  int64_t context = 0;
+  int32_t *token = nullptr, *positions = nullptr;
+  float *nextLogits = nullptr;
   int64_t accumulated = 0;
   float firstScale = 0;
   float *scale = nullptr, *scaleOut = nullptr, *skippedOut = nullptr;

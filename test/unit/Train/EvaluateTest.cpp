@@ -1,4 +1,4 @@
-//===- EvaluateTest.cpp - validation loss and samples ---------------------===//
+//===- EvaluateTest.cpp - validation loss ---------------------------------===//
 
 #include "runtime/Train/Evaluate.h"
 #include "lib/Support/Text.h"
@@ -38,60 +38,6 @@ TEST(Evaluate, PartialBatch_IsWeighed) {
     EXPECT_NEAR(result->loss, whole, 1e-6);
     EXPECT_FALSE(evaluate(model, *binding, *windows, {}, alone, "test").ok());
   }
-}
-
-TEST(Generate, TemperatureAndRank_DecideTheChoice) {
-  std::vector<float> logits = {0.0f, 3.0f, 1.0f, 3.0f};
-  SampleOptions options;
-  options.temperature = 0;
-  EXPECT_EQ(chooseToken(logits, options, 0.9), 1);
-  options.forbidden = 1;
-  EXPECT_EQ(chooseToken(logits, options, 0.9), 3);
-  options.forbidden = -1;
-  options.temperature = 1;
-  options.topK = 2;
-  EXPECT_EQ(chooseToken(logits, options, 0.49), 1);
-  EXPECT_EQ(chooseToken(logits, options, 0.51), 3);
-  options.topK = 0;
-  EXPECT_EQ(chooseToken(logits, options, 0.0), 1);
-  EXPECT_EQ(chooseToken(logits, options, 0.99999999), 0);
-  options.topK = 100;
-  EXPECT_EQ(chooseToken(logits, options, 0.0), 1);
-}
-
-TEST(Generate, Sample_IsAFunctionOfSeedAndStream) {
-  BigramModel model(1, 8, 256);
-  ASSERT_TRUE(model.run("init"));
-  Result<TrainBinding> binding = TrainBinding::create(model);
-  ASSERT_TRUE(binding.ok());
-  const Tokenizer bytes = Tokenizer::ofBytes();
-  SampleOptions options;
-  options.count = 30;
-  options.prompt = "ab";
-  options.forbidden = 0;
-  auto sample = [&](uint64_t seed, uint64_t stream) {
-    options.seed = seed;
-    options.stream = stream;
-    Result<std::string> text =
-        generate(model, *binding, bytes, options, [] { return true; });
-    EXPECT_TRUE(text.ok());
-    return *text;
-  };
-  std::string text = sample(1, 0);
-  EXPECT_EQ(text.size(), 32u);
-  EXPECT_EQ(text.substr(0, 2), "ab");
-  EXPECT_EQ(text.find('\0'), std::string::npos);
-  EXPECT_EQ(sample(1, 0), text);
-  EXPECT_NE(sample(1, 1), text);
-  EXPECT_NE(sample(2, 0), text);
-  int left = 5;
-  EXPECT_EQ(
-      generate(model, *binding, bytes, options, [&] { return left-- > 0; })
-          ->size(),
-      7u);
-  options.prompt = "";
-  EXPECT_FALSE(
-      generate(model, *binding, bytes, options, [] { return true; }).ok());
 }
 
 TEST(Text, Printable_KeepsTextAndHidesTheRest) {

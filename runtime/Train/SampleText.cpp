@@ -1,0 +1,183 @@
+//===- SampleText.cpp - texts that the model writes in training -----------===//
+
+#include "runtime/Train/SampleText.h"
+#include "lib/Support/Philox.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nsa {
+
+//===----------------------------------------------------------------------===//
+// What is asked for
+//===----------------------------------------------------------------------===//
+
+static std::string getPrompt(const TrainConfig &train) {
+  return train.samplePrompt.empty() ? "\n" : train.samplePrompt;
+}
+
+SampleOptions makeSampleOptions(const TrainConfig &train, int64_t step) {
+  SampleOptions sample;
+  sample.count = train.sampleBytes;
+  sample.prompt = getPrompt(train);
+  sample.sampling.temperature = train.sampleTemperature;
+  sample.sampling.topK = train.sampleTopK;
+  sample.seed = uint64_t(train.seed) + uint64_t(step);
+  return sample;
+}
+
+int64_t getSampleContext(const TrainConfig &train) {
+  if (train.sampleBytes == 0)
+    return 0;
+  return std::max(train.seqLen,
+                  int64_t(getPrompt(train).size()) + train.sampleBytes);
+}
+
+Result<std::string> checkSample(const TrainBinding &binding,
+                                const Tokenizer &tokenizer,
+                                const SampleOptions &options) {
+  std::string advice =
+      ": nsa-compile --sample-context=" +
+      std::to_string(int64_t(options.prompt.size()) + options.count) +
+      " makes an artefact ";
+  if (!binding.decodes())
+    return "each token of a sample takes the time of a whole sequence" +
+           advice + "that decodes it";
+  Result<std::vector<int32_t>> prompt = tokenizer.encode(options.prompt);
+  if (!prompt)
+    return prompt.takeError();
+  int64_t tokens = int64_t(prompt->size()), most = binding.sampleContext;
+  std::string limit = std::to_string(most) + " tokens" + advice;
+  if (tokens > most)
+    return Error{"train.sample_prompt has " + std::to_string(tokens) +
+                 " tokens, the artefact's samples have at most " + limit +
+                 "that takes it"};
+  // No token has less than a byte.
+  if (tokens + options.count > most)
+    return "samples end after " + limit + "whose samples are complete";
+  return std::string();
+}
+
+//===----------------------------------------------------------------------===//
+// Logits
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What the model says of the token after those of a text that grows.
+class NextLogits {
+public:
+  NextLogits(Model &model, const TrainBinding &binding)
+      : model(model), binding(binding) {}
+
+  /// Fills `logits`, of which all must be finite.
+  Status read(const std::vector<int32_t> &tokens, std::vector<float> &logits);
+
+private:
+  Status decode(const std::vector<int32_t> &tokens);
+  Status runWhole(const std::vector<int32_t> &tokens);
+
+  Model &model;
+  const TrainBinding &binding;
+  /// Tokens that the caches have.
+  size_t known = 0;
+  /// The row of the logits.
+  size_t row = 0;
+};
+} // namespace
+
+/// The tokens that are new, one at a time.
+Status NextLogits::decode(const std::vector<int32_t> &tokens) {
+  if (known == 0 && model.hasEntry(training::prepareEntry))
+    if (Status status = model.run(training::prepareEntry); !status)
+      return status;
+  for (; known < tokens.size(); ++known) {
+    *binding.sampleToken = tokens[known];
+    *binding.samplePosition = int32_t(known);
+    if (Status status = model.run(training::decodeEntry); !status)
+      return status;
+  }
+  return {};
+}
+
+/// The last tokens as a sequence.
+Status NextLogits::runWhole(const std::vector<int32_t> &tokens) {
+  const size_t length = size_t(binding.seqLen);
+  const size_t all = size_t(binding.forwardBatch) * length;
+  size_t context = std::min(tokens.size(), length);
+  std::fill_n(binding.forwardTokens, all, 0);
+  std::copy(tokens.end() - std::ptrdiff_t(context), tokens.end(),
+            binding.forwardTokens);
+  // A sample is one document.
+  if (binding.forwardStarts)
+    std::fill_n(binding.forwardStarts, all, 0);
+  row = context - 1;
+  return model.run(training::forwardEntry);
+}
+
+Status NextLogits::read(const std::vector<int32_t> &tokens,
+                        std::vector<float> &logits) {
+  if (Status status = binding.decodes() ? decode(tokens) : runWhole(tokens);
+      !status)
+    return status;
+  for (size_t token = 0; token < logits.size(); ++token) {
+    logits[token] =
+        elementAt(binding.logits, row * size_t(binding.vocab) + token);
+    if (!std::isfinite(logits[token]))
+      return Error{"the logits of a sample are not finite"};
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Texts
+//===----------------------------------------------------------------------===//
+
+/// Tokens that a sample never has.
+static std::vector<int32_t> findSilent(const Tokenizer &tokenizer,
+                                       int64_t forbidden) {
+  std::vector<int32_t> silent;
+  for (int32_t token = 0; token < tokenizer.size(); ++token)
+    if (token == forbidden || tokenizer.bytesOf(token).empty())
+      silent.push_back(token);
+  return silent;
+}
+
+Result<SampleText> generate(Model &model, const TrainBinding &binding,
+                            const Tokenizer &tokenizer,
+                            const SampleOptions &options,
+                            const std::function<bool()> &keepGoing) {
+  if (options.prompt.empty())
+    return Error{"a sample needs a prompt of at least one byte"};
+  if (binding.vocab < tokenizer.size())
+    return Error{"samples have " + std::to_string(tokenizer.size()) +
+                 " tokens, the model has " + std::to_string(binding.vocab)};
+  Result<std::vector<int32_t>> tokens = tokenizer.encode(options.prompt);
+  if (!tokens)
+    return tokens.takeError();
+  const std::vector<int32_t> silent = findSilent(tokenizer, options.forbidden);
+  NextLogits next(model, binding);
+  TokenSampler sampler(options.sampling, tokenizer.size());
+  PhiloxStream random(options.seed);
+  std::vector<float> logits(size_t(tokenizer.size()));
+  SampleText sample{options.prompt};
+  const size_t wanted = sample.text.size() + size_t(options.count);
+  while (sample.text.size() < wanted && keepGoing()) {
+    sample.isFull =
+        binding.decodes() && int64_t(tokens->size()) > binding.sampleContext;
+    if (sample.isFull)
+      break;
+    if (Status status = next.read(*tokens, logits); !status)
+      return Error{status.message()};
+    for (int32_t token : silent)
+      logits[size_t(token)] = -std::numeric_limits<float>::infinity();
+    int32_t token = sampler.choose(logits.data(), random.uniform());
+    tokens->push_back(token);
+    sample.text += tokenizer.bytesOf(token);
+  }
+  return sample;
+}
+
+} // namespace nsa
