@@ -252,9 +252,7 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   request.config = line.config;
   request.overrides = line.overrides();
   request.options = line.compileOptions;
-  // Packed documents have no caches.
-  if (int64_t context = getSampleContext(config.train);
-      context > 0 && !config.data.isolateDocuments)
+  if (int64_t context = getSampleContext(config.train); context > 0)
     request.options.push_back("sample-context=" + std::to_string(context));
   request.stage = line.train.stage;
   request.gpu = gpuOf(line, ranks);
