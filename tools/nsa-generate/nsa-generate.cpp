@@ -116,17 +116,35 @@ static Result<Tokenizer> openTokenizer(const GenerateOptions &options,
   return tokenizer;
 }
 
+/// Tokens that are prefilled at once: the sequences of the training, or twice
+/// as many as often as prompts need it.
+static int64_t getPrefillLength(const std::vector<Tokens> &prompts,
+                                int64_t seqLen, int64_t context) {
+  size_t longest = 0;
+  for (const Tokens &prompt : prompts)
+    longest = std::max(longest, prompt.size());
+  int64_t length = seqLen;
+  while (length < int64_t(longest))
+    length *= 2;
+  return std::min(length, std::max(context, seqLen));
+}
+
 /// Compiles the checkpoint's configuration, or finds what was compiled before.
 static Result<std::string> compileModel(const GenerateOptions &options,
                                         const Weights &weights,
-                                        const RunConfig &config, size_t batch,
+                                        const RunConfig &config,
+                                        const std::vector<Tokens> &prompts,
                                         int64_t context) {
   CompileRequest request;
   request.config = weights.path() + "/config.yaml";
   request.gpu = options.gpu;
   request.options = options.compileOptions;
   request.options.push_back("context=" + std::to_string(context));
-  request.options.push_back("micro-batch=" + std::to_string(batch));
+  request.options.push_back("micro-batch=" + std::to_string(prompts.size()));
+  int64_t seqLen = config.train.seqLen;
+  if (int64_t length = getPrefillLength(prompts, seqLen, context);
+      length != seqLen)
+    request.options.push_back("seq-len=" + std::to_string(length));
   Result<RunConfig> whole = loadConfig(request.config, {});
   if (!whole)
     return Error{whole.message()};
@@ -226,7 +244,7 @@ static Result<Job> prepare(const GenerateOptions &options) {
         !status)
       return Error{status.message()};
     Result<std::string> made =
-        compileModel(options, *weights, *config, prompts->size(), context);
+        compileModel(options, *weights, *config, *prompts, context);
     if (!made)
       return Error{made.message()};
     path = *made;

@@ -197,7 +197,10 @@ class Model:
         def is_done(row, drawn):
             return bool(stop) and any(end in text.decode(drawn) for end in stop)
 
-        generator = self._generator(len(ids), context)
+        length = self.seq_len
+        while length < max(map(len, ids)):
+            length *= 2
+        generator = self._generator(len(ids), context, min(length, max(context, self.seq_len)))
         results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
         for row, is_text in enumerate(texts):
             if is_text:
@@ -224,12 +227,13 @@ class Model:
                              f"of {context}; context={ids.shape[1] + tokens} makes it larger")
         return [int(token) for token in ids[0]]
 
-    def _generator(self, batch, context):
-        """The model with caches and the present parameters."""
-        key = batch, context
+    def _generator(self, batch, context, length):
+        """The model with caches and the present parameters, for prompts of `length` ids at once."""
+        key = batch, context, length
         if key not in self._generators:
             name = os.path.join(self.checkpoint, "config.yaml")
-            module = compile(model_text(self.config, name), name=name, micro_batch=batch, context=context, **self._compile)
+            module = compile(model_text(self.config, name), name=name, micro_batch=batch, context=context,
+                             **{**self._compile, "seq_len": length})
             module.program.call("init", {})
             module.program.load(self._weights)
             self._generators[key] = module
