@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Measures training on a GPU.
 
-  test/bench/gpu.py prepare FOLDER [--target sm_90a] [--only NAME...]
+  test/bench/gpu.py prepare FOLDER [--target sm_90a] [--ptxas none] [--only NAME...]
       compiles what is measured, models of larger vocabularies if they are named;
-      needs the compiler, not a GPU
-  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--out FOLDER]
+      needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
+      later one, by the driver
+  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--torch PYTHON]
       trains each for some steps and prints tokens per second, the memory in use
       above a bare context and what was planned, the time of the attention
-      operations and of the most expensive commands; needs a GPU, not the compiler
+      operations and of the most expensive commands; with --torch, that of causal
+      attention by cuDNN and the rate of a copy; needs a GPU, not the compiler
 
 The folder holds everything that `run` needs, so that it can be copied to another
 machine.
@@ -15,6 +17,7 @@ machine.
 import json
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
@@ -71,12 +74,44 @@ ATTENTION |= {
 JOBS = STEPS | ATTENTION | TOKENS
 
 
+# Causal attention of a shape by cuDNN, and a copy of 1 GiB, of which a step's time that
+# is bound by bytes is a part.
+PEER = """
+import statistics, sys, torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+def milliseconds(function):
+    times = []
+    for i in range(25):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record(); function(); events[1].record(); events[1].synchronize()
+        times += [events[0].elapsed_time(events[1])] if i >= 5 else []
+    return statistics.median(times)
+source = torch.randint(255, (2**30,), dtype=torch.uint8, device="cuda")
+target = torch.empty_like(source)
+copy = milliseconds(lambda: target.copy_(source))
+print(f"{torch.cuda.get_device_name()}, copy {2 * 2**30 / copy / 1e6:.0f} GB/s")
+for shape in sys.argv[1:]:
+    batch, length, heads, groups, width = map(int, shape.split(","))
+    q, k, v = (torch.randn(batch, h, length, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+               for h in (heads, groups, groups))
+    gradient = torch.randn_like(q)
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        one = milliseconds(forward)
+        both = milliseconds(lambda: torch.autograd.grad(forward(), (q, k, v), gradient))
+    flops = 2 * batch * heads * length * (length + 1) * width
+    print(f"cuDNN {heads}x{groups}x{width}-{batch}x{length}".ljust(30), f"{one:11.3f} {both:11.3f}",
+          f"  {flops / one / 1e9:.0f} / {2.5 * flops / (both - one) / 1e9:.0f} TFLOP/s", flush=True)
+"""
+
+
 def prepare(args):
     for name in jobs.chosen(list(JOBS), args.only or list(STEPS | ATTENTION)):
         config, length, batch, overrides = JOBS[name]
         values = {"runtime.precision": "bf16", "train.seq_len": length,
                   "train.batch_size": batch, "train.micro_batch": batch, "train.warmup_steps": 2}
-        jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides)
+        jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides,
+                     *([f"--ptxas={args.ptxas}"] if args.ptxas else []))
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
                       "--tokens", "2000000")
 
@@ -135,6 +170,16 @@ def report_attention(args, names):
                   f"  {group['command'][:100]}")
 
 
+def report_peer(args, names):
+    """Attention of PyTorch at the shapes of the jobs, in processes of their own."""
+    shapes = []
+    for name in names:
+        _, length, batch, overrides = JOBS[name]
+        sizes = [overrides[f"model.{key}"] for key in ("n_heads", "n_kv_groups", "d_k")]
+        shapes.append(",".join(map(str, (batch, length, *sizes))))
+    subprocess.run([args.torch, "-c", PEER, *dict.fromkeys(shapes)], check=True)
+
+
 def run(args):
     names = jobs.there(args, list(JOBS))
     steps = [name for name in names if name not in ATTENTION]
@@ -143,12 +188,19 @@ def run(args):
         report_steps(args, steps)
     if attention:
         report_attention(args, attention)
+    if args.torch:
+        report_peer(args, attention)
+
+
+def prepare_options(parser):
+    parser.add_argument("--ptxas", help="of nsa-compile")
 
 
 def run_options(parser):
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--top", type=int, default=12)
+    parser.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch, to compare with")
     parser.add_argument("--data", help="data set to train on [FOLDER/data]")
 
 
-jobs.main(__doc__, prepare, run, run_options=run_options)
+jobs.main(__doc__, prepare, run, prepare_options, run_options)

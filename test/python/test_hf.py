@@ -273,6 +273,62 @@ def test_exported_model_generates_and_leaves_padding_out(folder):
         assert tokens[-1] == model(tokens[None, :-1]).logits[0, -1].argmax() and len(tokens) == len(text.encode()) + 3
 
 
+@pytest.mark.parametrize("settings", [
+    ["nsa.shared_kv=true", "nsa.phi=linear", "model.rope_scaling=yarn", "model.rope_factor=4", "model.rope_length=32",
+     "nsa.l=8", "nsa.n_sel=5", "nsa.n_local=2"],
+    ["model.n_layers=3", "model.layers=dense, window:9, nsa", "nsa.phi=mlp", "nsa.phi_pos=true", "model.qk_norm=true",
+     "nsa.gate=softmax"],
+])
+def test_cache_every_position_is_row_of_whole_sequence(tmp_path, settings):
+    torch, transformers = need_transformers()
+    export(train(tmp_path, settings), tmp_path / "hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    torch.manual_seed(0)
+    ids = torch.randint(1, 256, (2, 100))
+    options = {"max_new_tokens": 30, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    with torch.no_grad():
+        # Weights that are large enough for selection to matter.
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.add_(0.15 * torch.randn_like(parameter))
+        whole = model(ids).logits
+        for first in (1, 3, 37):
+            step = model(ids[:, :first], use_cache=True)
+            for t in range(first, 100):
+                step = model(ids[:, t:t + 1], past_key_values=step.past_key_values)
+                torch.testing.assert_close(step.logits[:, 0], whole[:, t], atol=1e-4, rtol=0, msg=str((first, t)))
+        # Several tokens at once, after some were taken back.
+        cache = step.past_key_values
+        cache.crop(60)
+        torch.testing.assert_close(model(ids[:, 60:70], past_key_values=cache).logits, whole[:, 60:70], atol=1e-4, rtol=0)
+        expected = model.generate(ids[:, :30], use_cache=False, **options)
+        assert (model.generate(ids[:, :30], **options) == expected).all()
+        expected = model.generate(ids[:, :30], use_cache=False, num_beams=3, **options)
+        assert (model.generate(ids[:, :30], num_beams=3, **options) == expected).all()
+        # Padding to the left: sequences of two lengths.
+        mask = torch.ones(2, 30, dtype=torch.long)
+        mask[1, :11] = 0
+        together = model.generate(ids[:, :30], attention_mask=mask, **options)
+        assert (together[1, 30:] == model.generate(ids[1:, 11:30], **options)[0, 19:]).all()
+
+
+def test_cache_that_does_not_fit_is_an_error(folder):
+    torch, transformers = need_transformers()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", trust_remote_code=True)
+    ids = torch.ones(2, 5, dtype=torch.long)
+    cache = model(ids, use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="past_key_values is a DynamicCache, expected an NSACache"):
+        model(ids, past_key_values=transformers.DynamicCache())
+    with pytest.raises(ValueError, match="1 sequences, but the cache has 2"):
+        model(ids[:1], past_key_values=cache)
+    with pytest.raises(ValueError, match="leaves out a token behind those of the cache"):
+        model(ids, attention_mask=torch.tensor([[1] * 10, [1] * 9 + [0]]), past_key_values=cache)
+    with pytest.raises(ValueError, match="cannot remove 6 tokens of a sequence of 5"):
+        cache.crop(-6)
+    with pytest.raises(ValueError, match=r"attention_mask has shape \(2, 3\), expected one number for each of 5 tokens"):
+        model(ids, attention_mask=torch.ones(2, 3, dtype=torch.long))
+
+
 @pytest.mark.parametrize("kind,options", [("Llama", {}), ("Llama", {
     "tie_word_embeddings": True,
     "head_dim": 16
