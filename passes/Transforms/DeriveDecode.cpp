@@ -538,7 +538,8 @@ void DeriveDecodePass::runOnOperation() {
     if (nn::isTrainable(function) && !function.isExternal())
       model = function;
   if (!model) {
-    getOperation().emitError("option context (")
+    getOperation().emitError("option ")
+        << (samples ? "sample-context" : "context") << " ("
         << context.getValue()
         << ") has no effect: no function is marked nn.train";
     return signalPassFailure();
