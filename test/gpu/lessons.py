@@ -88,7 +88,7 @@ def lesson_01(args):
 
 def lesson_02(args):
     """no step hangs, each leaves a heartbeat, and longer sequences are no more commands"""
-    counts = set()
+    counts = []
     for length in LENGTHS[1:]:
         directory = jobs.train(args, f"length-{length}", {})
         assert [b["step"] for b in jobs.heartbeats(directory) if b["msg"] == "step"] == list(range(1, 11))
@@ -96,9 +96,10 @@ def lesson_02(args):
         assert args.is_cpu or max(times[2:]) <= 1.5 * statistics.median(times), times
         directory = jobs.train(args, f"length-{length}", {}, "--profile", "2")
         with open(os.path.join(directory, "profile.json")) as file:
-            counts.add(len(json.load(file)["traceEvents"]))
-    assert len(counts) == 1, counts
-    return f"{counts.pop() // 2} commands per step at {', '.join(map(str, LENGTHS[1:]))}"
+            counts.append(len(json.load(file)["traceEvents"]) // 2)
+    # Fewer where the selected branch takes masks in place of lists.
+    assert counts == sorted(counts, reverse=True), counts
+    return f"{counts} commands per step at {', '.join(map(str, LENGTHS[1:]))}"
 
 
 def lesson_03(args):
