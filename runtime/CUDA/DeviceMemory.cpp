@@ -56,22 +56,26 @@ Status DeviceMemory::allocate(const artifact::Artifact &root) {
 }
 
 Status DeviceMemory::pin(const artifact::Artifact &root) {
+  for (unsigned i = 0; i < segments.size(); ++i)
+    if (root.segments()->Get(i)->kind() == SegmentKind::Persistent)
+      if (Status status = pin(i); !status)
+        return status;
+  return {};
+}
+
+Status DeviceMemory::pin(unsigned index) {
+  Segment &segment = segments[index];
+  if (segment.isPinned || segment.mirror.size() == 0)
+    return {};
   const Driver &driver = gpu.driver();
-  for (unsigned i = 0; i < segments.size(); ++i) {
-    Segment &segment = segments[i];
-    bool holdsState =
-        root.segments()->Get(i)->kind() == SegmentKind::Persistent;
-    if (!holdsState || segment.isPinned || segment.mirror.size() == 0)
-      continue;
-    if (Status status = driver.check(
-            driver.MemHostRegister(segment.mirror.data(), segment.mirror.size(),
-                                   /*flags=*/0),
-            "cuMemHostRegister");
-        !status)
-      return Error{"cannot pin " + std::to_string(segment.mirror.size()) +
-                   " bytes of the host: " + status.message()};
-    segment.isPinned = true;
-  }
+  if (Status status = driver.check(driver.MemHostRegister(segment.mirror.data(),
+                                                          segment.mirror.size(),
+                                                          /*flags=*/0),
+                                   "cuMemHostRegister");
+      !status)
+    return Error{"cannot pin " + std::to_string(segment.mirror.size()) +
+                 " bytes of the host: " + status.message()};
+  segment.isPinned = true;
   return {};
 }
 

@@ -43,12 +43,15 @@ public:
   /// they may still read.
   DevicePtr empty() const { return zeros; }
 
-  /// Bytes of all segments.
+  /// Bytes of all segments, and of one.
   uint64_t bytes() const;
+  uint64_t bytes(unsigned segment) const { return segments[segment].bytes; }
 
   /// Pins the host's copies of persistent segments, if they are not: copies
   /// then run at the speed of the bus.
   Status pin(const artifact::Artifact &root);
+  /// The same for one segment.
+  Status pin(unsigned segment);
 
   /// Copies a slice from the host's copy or into it, and waits.
   Status upload(const artifact::Slice &slice) const;

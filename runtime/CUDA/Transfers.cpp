@@ -35,10 +35,8 @@ std::vector<Block> nsa::cuda::joinSlices(std::vector<Slice> slices,
 }
 
 /// Takes the slices that are too large for pinned memory out of the list.
-static std::vector<Slice> takeLarge(std::vector<Slice> &slices) {
-  auto isSmall = [](const Slice &slice) {
-    return slice.size() <= Transfers::mostPinned;
-  };
+static std::vector<Slice> takeLarge(std::vector<Slice> &slices, uint64_t most) {
+  auto isSmall = [&](const Slice &slice) { return slice.size() <= most; };
   auto large = std::stable_partition(slices.begin(), slices.end(), isSmall);
   std::vector<Slice> taken(large, slices.end());
   slices.erase(large, slices.end());
@@ -56,17 +54,28 @@ static uint64_t place(std::vector<Block> &blocks) {
   return bytes;
 }
 
-Status Transfers::prepare(const GPU &device, const DeviceMemory &segments,
+Status Transfers::prepare(const GPU &device, DeviceMemory &segments,
                           const std::vector<Slice> &in,
                           const std::vector<Slice> &out) {
   gpu = &device;
   memory = &segments;
   std::vector<Slice> small = in;
-  largeInputs = joinSlices(takeLarge(small), 0);
+  largeInputs = joinSlices(takeLarge(small, mostPinned), 0);
   // Nothing but padding lies between these: a copy must not change more.
   inputs = joinSlices(small, artifact::sliceAlignment - 1);
-  small = out;
-  largeOutputs = joinSlices(takeLarge(small), 0);
+  small.clear();
+  std::vector<Slice> direct;
+  for (const Slice &slice : out) {
+    bool isPinned = slice.size() > mostStaged &&
+                    segments.bytes(slice.segment()) <= mostPinnedSegment;
+    if (isPinned)
+      if (Status status = segments.pin(slice.segment()); !status)
+        return status;
+    (isPinned ? direct : small).push_back(slice);
+  }
+  std::vector<Slice> large = takeLarge(small, mostPinned);
+  direct.insert(direct.end(), large.begin(), large.end());
+  largeOutputs = joinSlices(direct, 0);
   outputs = joinSlices(small, outputGap);
   inputBytes = place(inputs);
   uint64_t resultBytes = place(outputs);

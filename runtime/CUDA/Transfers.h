@@ -26,16 +26,21 @@ std::vector<Block> joinSlices(std::vector<artifact::Slice> slices,
 
 /// The copies of one entry's inputs and outputs. Both pass through pinned
 /// memory, so that neither the host waits for a copy nor a copy for the host;
-/// arrays that are too large for it are copied from where they lie.
+/// arrays that are too large for it are copied from where they lie. Outputs of
+/// more than a few rows go to the host's copy at once, which is pinned for it.
 class Transfers {
 public:
   /// Arrays of more bytes are not pinned.
   static constexpr uint64_t mostPinned = 16u << 20;
+  /// Outputs of more bytes are not copied once more on the host, if their
+  /// segment is not larger than what is pinned of one.
+  static constexpr uint64_t mostStaged = 1u << 20;
+  static constexpr uint64_t mostPinnedSegment = 64u << 20;
   /// Outputs are copied together with at most so many bytes between them.
   static constexpr uint64_t outputGap = 64u << 10;
 
   /// Of named tensors, which the host's copy holds.
-  Status prepare(const GPU &gpu, const DeviceMemory &memory,
+  Status prepare(const GPU &gpu, DeviceMemory &memory,
                  const std::vector<artifact::Slice> &inputs,
                  const std::vector<artifact::Slice> &outputs);
 

@@ -75,7 +75,9 @@ Status Generator::bind() {
   rows = int64_t(positions.shape[0]);
   promptLength = int64_t(promptTokens.shape[1]);
   tokens = int64_t(nextLogits.shape[2]);
-  lastLogits.resize(size_t(rows * tokens));
+  keptLogits.resize(size_t(rows * tokens));
+  for (int64_t row = 0; row < rows; ++row)
+    lastLogits.push_back(keptLogits.data() + row * tokens);
   lengths.resize(size_t(rows));
   return {};
 }
@@ -107,24 +109,39 @@ static bool areFinite(const float *numbers, int64_t count) {
   return most < infinity;
 }
 
+/// The logits that an entry has just left for a sequence.
+Status Generator::takeLogits(int64_t row) {
+  const float *&own = lastLogits[size_t(row)];
+  if (nextLogits.type == DataType::F32) {
+    own = nextLogits.as<float>() + row * tokens;
+  } else {
+    float *kept = keptLogits.data() + row * tokens;
+    for (int64_t id = 0; id < tokens; ++id)
+      kept[id] =
+          float(elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
+    own = kept;
+  }
+  if (!areFinite(own, tokens))
+    return Error{"the logits of sequence " + std::to_string(row + 1) +
+                 " are not finite after " +
+                 std::to_string(lengths[size_t(row)]) + " tokens"};
+  return {};
+}
+
 Status Generator::run(const EntryInfo &entry) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float *kept = keptLogits.data() + row * tokens;
+    if (positions.as<int32_t>()[row] < 0 && lastLogits[size_t(row)] != kept) {
+      std::copy_n(lastLogits[size_t(row)], tokens, kept);
+      lastLogits[size_t(row)] = kept;
+    }
+  }
   if (Status status = model.run(entry); !status)
     return status;
-  for (int64_t row = 0; row < rows; ++row) {
-    if (positions.as<int32_t>()[row] < 0)
-      continue;
-    float *own = lastLogits.data() + row * tokens;
-    if (nextLogits.type == DataType::F32)
-      std::copy_n(nextLogits.as<float>() + row * tokens, tokens, own);
-    else
-      for (int64_t id = 0; id < tokens; ++id)
-        own[id] = float(
-            elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
-    if (!areFinite(own, tokens))
-      return Error{"the logits of sequence " + std::to_string(row + 1) +
-                   " are not finite after " +
-                   std::to_string(lengths[size_t(row)]) + " tokens"};
-  }
+  for (int64_t row = 0; row < rows; ++row)
+    if (positions.as<int32_t>()[row] >= 0)
+      if (Status status = takeLogits(row); !status)
+        return status;
   return {};
 }
 

@@ -35,9 +35,10 @@ public:
   /// A sequence that is full is an error.
   Status append(const std::vector<int32_t> &ids);
 
-  /// The logits of the token after the last one of a sequence, as f32.
+  /// The logits of the token after the last one of a sequence, as f32. Valid
+  /// until the next token of any sequence.
   const float *logits(int64_t sequence) const {
-    return lastLogits.data() + sequence * tokens;
+    return lastLogits[size_t(sequence)];
   }
   /// Tokens of a sequence.
   int64_t length(int64_t sequence) const { return lengths[size_t(sequence)]; }
@@ -48,14 +49,17 @@ private:
   explicit Generator(Program program) : model(std::move(program)) {}
   Status bind();
   Status fill(const std::vector<std::vector<int32_t>> &prompts);
-  /// Runs an entry, and keeps the logits of sequences with a position.
+  /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
+  Status takeLogits(int64_t row);
 
   Program model;
   const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr;
   TensorView promptTokens, token, positions, nextLogits;
   int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;
-  std::vector<float> lastLogits;
+  /// Of each sequence, where the entries leave them or in `keptLogits`.
+  std::vector<const float *> lastLogits;
+  std::vector<float> keptLogits;
   std::vector<int64_t> lengths;
 };
 

@@ -22,45 +22,79 @@ Status SamplingOptions::check() const {
 }
 
 TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab)
-    : options(options), vocab(vocab) {
+    : options(options), vocab(vocab), weights(size_t(vocab)) {
   ranked.reserve(size_t(vocab));
-  weights.reserve(size_t(vocab));
 }
 
-int32_t TokenSampler::choose(const float *logits, double uniform) {
+/// The probability of a token, by what it has less than the most likely one.
+double TokenSampler::weigh(int32_t token, const float *logits, float largest) {
+  double exponent = double(logits[token]) - double(largest);
+  return weights[size_t(token)] = std::exp(exponent / options.temperature);
+}
+
+/// Puts the `count` most likely tokens first, in their order.
+void TokenSampler::rank(const float *logits, size_t count) {
+  std::partial_sort(ranked.begin(), ranked.begin() + std::ptrdiff_t(count),
+                    ranked.end(), [&](int32_t a, int32_t b) {
+                      return logits[a] > logits[b] ||
+                             (logits[a] == logits[b] && a < b);
+                    });
+}
+
+/// With top-k, top-p or both. Few tokens have nearly all of the probability, so
+/// that no more are ranked than top-p turns out to need.
+int32_t TokenSampler::chooseRanked(const float *logits, float largest,
+                                   double uniform) {
   ranked.clear();
   for (int64_t token = 0; token < vocab; ++token)
     if (logits[token] > -std::numeric_limits<float>::infinity())
-      ranked.emplace_back(logits[token], int32_t(token));
-  auto isMoreLikely = [](const auto &a, const auto &b) {
-    return a.first > b.first || (a.first == b.first && a.second < b.second);
-  };
-  size_t kept = options.temperature == 0 ? 1
-                : options.topK > 0       ? size_t(options.topK)
-                                         : ranked.size();
-  kept = std::min(kept, ranked.size());
-  std::partial_sort(ranked.begin(), ranked.begin() + std::ptrdiff_t(kept),
-                    ranked.end(), isMoreLikely);
-  if (kept <= 1)
-    return ranked.empty() ? 0 : ranked[0].second;
-  weights.clear();
-  double largest = ranked[0].first, sum = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    weights.push_back(
-        std::exp((double(ranked[i].first) - largest) / options.temperature));
-    sum += weights[i];
+      ranked.push_back(int32_t(token));
+  size_t all = ranked.size(), kept = all, known = 0;
+  auto weight = [&](size_t i) { return weights[size_t(ranked[i])]; };
+  if (options.topK > 0) {
+    kept = known = std::min(all, size_t(options.topK));
+    rank(logits, known);
   }
+  double sum = 0;
+  for (size_t i = 0; i < kept; ++i)
+    sum += weigh(ranked[i], logits, largest);
   if (options.topP < 1) {
     double wanted = options.topP * sum;
+    size_t most = kept;
     sum = 0;
-    for (kept = 0; kept < weights.size() && sum < wanted; ++kept)
-      sum += weights[kept];
+    for (kept = 0; kept < most && sum < wanted; ++kept) {
+      if (kept == known)
+        rank(logits, known = std::min(all, std::max<size_t>(64, 8 * known)));
+      sum += weight(kept);
+    }
   }
   double target = uniform * sum;
   for (size_t i = 0; i < kept; ++i) {
-    target -= weights[i];
+    target -= weight(i);
     if (target < 0)
-      return ranked[i].second;
+      return ranked[i];
   }
-  return ranked[kept - 1].second;
+  return ranked[kept - 1];
+}
+
+int32_t TokenSampler::choose(const float *logits, double uniform) {
+  auto best = int32_t(std::max_element(logits, logits + vocab) - logits);
+  if (options.temperature == 0)
+    return best;
+  if (options.topK > 0 || options.topP < 1)
+    return chooseRanked(logits, logits[best], uniform);
+  double total = 0;
+  for (int64_t token = 0; token < vocab; ++token)
+    total += weigh(int32_t(token), logits, logits[best]);
+  double target = uniform * total;
+  int32_t last = best;
+  for (int64_t token = 0; token < vocab; ++token) {
+    if (weights[size_t(token)] == 0)
+      continue;
+    last = int32_t(token);
+    target -= weights[size_t(token)];
+    if (target < 0)
+      break;
+  }
+  return last;
 }

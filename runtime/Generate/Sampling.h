@@ -6,7 +6,6 @@
 #include "nsa/Support/Result.h"
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace nsa {
@@ -30,17 +29,24 @@ class TokenSampler {
 public:
   TokenSampler(const SamplingOptions &options, int64_t vocab);
 
-  /// A token, by a number `uniform` in [0, 1). `logits` has one number for each
-  /// token, one of them finite; equal ones rank by token. A token whose logit
-  /// is -infinity is never drawn.
+  /// A token, by a number `uniform` in [0, 1), which finds its place among the
+  /// probabilities: of all tokens in their order, or, with top-k or top-p, of
+  /// those that are left, the most likely ones first. `logits` has one number
+  /// for each token, one of them finite; equal ones rank by token. A token
+  /// whose logit is -infinity is never drawn.
   int32_t choose(const float *logits, double uniform);
 
 private:
+  double weigh(int32_t token, const float *logits, float largest);
+  void rank(const float *logits, size_t count);
+  int32_t chooseRanked(const float *logits, float largest, double uniform);
+
   SamplingOptions options;
   int64_t vocab;
-  /// Logits and tokens, the most likely ones first.
-  std::vector<std::pair<float, int32_t>> ranked;
+  /// Probabilities by token, without a common factor.
   std::vector<double> weights;
+  /// Tokens, the most likely ones first as far as they are ranked.
+  std::vector<int32_t> ranked;
 };
 
 } // namespace nsa

@@ -10,6 +10,8 @@
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "nsa/Runtime/Weights.h"
+#include "runtime/CPU/CPUFeatures.h"
+#include "runtime/CPU/ThreadPool.h"
 #include "runtime/Data/Tokenizer.h"
 #include "runtime/Generate/Generator.h"
 #include "runtime/Generate/StopText.h"
@@ -21,6 +23,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <memory>
 
 using namespace nsa;
 namespace fs = std::filesystem;
@@ -299,30 +302,92 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
 }
 } // namespace
 
-/// Draws the next token of each sequence that goes on; -1 for others. Returns
-/// whether there is one.
+namespace {
+/// Draws tokens of sequences, each on a thread of its own where there are
+/// several: a vocabulary is large.
+class Drawing {
+public:
+  static Result<Drawing> create(const Job &job,
+                                const SamplingOptions &sampling);
+
+  /// The next token of each sequence that goes on, -1 for others.
+  void draw(const Job &job, std::vector<Continuation> &all, Tokens &ids);
+
+private:
+  /// What drawing a token of one sequence needs.
+  struct Sequence {
+    TokenSampler sampler;
+    std::vector<float> logits;
+  };
+
+  std::vector<Sequence> sequences;
+  std::unique_ptr<ThreadPool> pool;
+};
+} // namespace
+
+Result<Drawing> Drawing::create(const Job &job,
+                                const SamplingOptions &sampling) {
+  Drawing drawing;
+  int64_t vocab = job.generator.vocab();
+  for (size_t row = 0; row < job.prompts.size(); ++row)
+    drawing.sequences.push_back({TokenSampler(sampling, vocab), {}});
+  int threads = std::min(int(job.prompts.size()), availableProcessors());
+  if (threads > 1) {
+    Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(threads);
+    if (!pool)
+      return Error{pool.message()};
+    drawing.pool = std::move(*pool);
+  }
+  return drawing;
+}
+
+void Drawing::draw(const Job &job, std::vector<Continuation> &all,
+                   Tokens &ids) {
+  auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      if (ids[size_t(row)] < 0)
+        continue;
+      Sequence &own = sequences[size_t(row)];
+      const float *logits = job.generator.logits(row);
+      if (!job.silent.empty()) {
+        own.logits.assign(logits, logits + job.generator.vocab());
+        for (int32_t silent : job.silent)
+          own.logits[size_t(silent)] = -std::numeric_limits<float>::infinity();
+        logits = own.logits.data();
+      }
+      ids[size_t(row)] =
+          own.sampler.choose(logits, all[size_t(row)].random.uniform());
+    }
+  };
+  auto count = int64_t(all.size());
+  if (pool)
+    pool->execute([&] { pool->parallelFor(count, body); });
+  else
+    body(0, count);
+}
+
+/// The next token of each sequence that goes on; -1 for others. Returns whether
+/// there is one.
 static bool drawTokens(Job &job, const GenerateOptions &options,
-                       TokenSampler &sampler, std::vector<float> &logits,
-                       std::vector<Continuation> &all, Tokens &ids) {
+                       Drawing &drawing, std::vector<Continuation> &all,
+                       Tokens &ids) {
+  for (size_t row = 0; row < all.size(); ++row)
+    ids[row] =
+        all[row].stop.stopped() || all[row].tokens == options.tokens ? -1 : 0;
+  drawing.draw(job, all, ids);
   bool goesOn = false;
   for (size_t row = 0; row < all.size(); ++row) {
-    Continuation &own = all[row];
-    ids[row] = -1;
-    if (own.stop.stopped() || own.tokens == options.tokens)
+    if (ids[row] < 0)
       continue;
-    const float *from = job.generator.logits(int64_t(row));
-    std::copy_n(from, logits.size(), logits.begin());
-    for (int32_t silent : job.silent)
-      logits[size_t(silent)] = -std::numeric_limits<float>::infinity();
-    int32_t id = sampler.choose(logits.data(), own.random.uniform());
+    Continuation &own = all[row];
     if (job.tokenizer)
-      own.add(own.stop.push(job.tokenizer->bytesOf(id)));
+      own.add(own.stop.push(job.tokenizer->bytesOf(ids[row])));
     else
-      own.add((own.tokens ? "," : "") + std::to_string(id));
+      own.add((own.tokens ? "," : "") + std::to_string(ids[row]));
     ++own.tokens;
-    bool isLast = own.stop.stopped() || own.tokens == options.tokens;
-    ids[row] = isLast ? -1 : id;
-    goesOn |= !isLast;
+    if (own.stop.stopped() || own.tokens == options.tokens)
+      ids[row] = -1;
+    goesOn |= ids[row] >= 0;
   }
   return goesOn;
 }
@@ -343,15 +408,16 @@ static int generate(const GenerateOptions &options) {
     all.emplace_back(options, all.size(), job->prompts.size() == 1);
     promptTokens += int64_t(prompt.size());
   }
-  TokenSampler sampler(options.sampling, job->generator.vocab());
-  std::vector<float> logits(size_t(job->generator.vocab()));
+  Result<Drawing> drawing = Drawing::create(*job, options.sampling);
+  if (!drawing)
+    return fail(drawing.message());
   Tokens ids(all.size());
   auto start = std::chrono::steady_clock::now();
   if (Status status = job->generator.prefill(job->prompts); !status)
     return fail(status.message());
   double prefillSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  while (drawTokens(*job, options, sampler, logits, all, ids))
+  while (drawTokens(*job, options, *drawing, all, ids))
     if (Status status = job->generator.append(ids); !status)
       return fail(status.message());
   double seconds = secondsSince(start);

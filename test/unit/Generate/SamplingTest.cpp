@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <limits>
+#include <vector>
 
 using namespace nsa;
 
@@ -20,11 +21,24 @@ TEST(TokenSampler, AllTokens_HaveTheirPartOfTheInterval) {
   SamplingOptions options;
   EXPECT_EQ(choose(options, 0.0), 0);
   EXPECT_EQ(choose(options, 0.49), 0);
-  EXPECT_EQ(choose(options, 0.51), 2);
-  EXPECT_EQ(choose(options, 0.74), 2);
-  EXPECT_EQ(choose(options, 0.76), 1);
+  EXPECT_EQ(choose(options, 0.51), 1);
+  EXPECT_EQ(choose(options, 0.62), 1);
+  EXPECT_EQ(choose(options, 0.63), 2);
+  EXPECT_EQ(choose(options, 0.87), 2);
   EXPECT_EQ(choose(options, 0.88), 3);
   EXPECT_EQ(choose(options, 0.99999), 3);
+}
+
+TEST(TokenSampler, TopPOfManyTokens_IsThatOfAllRanked) {
+  // 1,000 equal tokens: half of them, the first ones, have half of it.
+  std::vector<float> equal(1000, 1.0f);
+  SamplingOptions options;
+  options.topP = 0.5;
+  TokenSampler sampler(options, 1000);
+  EXPECT_EQ(sampler.choose(equal.data(), 0.0), 0);
+  EXPECT_EQ(sampler.choose(equal.data(), 0.9999), 499);
+  equal[700] = 2.0f;
+  EXPECT_EQ(sampler.choose(equal.data(), 0.0), 700);
 }
 
 TEST(TokenSampler, TemperatureZero_TakesTheFirstOfTheMostLikely) {
@@ -39,7 +53,7 @@ TEST(TokenSampler, TemperatureTwo_FlattensTheDistribution) {
   options.temperature = 2;
   // 2, 1, sqrt(2), 1 of 5.41.
   EXPECT_EQ(choose(options, 0.36), 0);
-  EXPECT_EQ(choose(options, 0.38), 2);
+  EXPECT_EQ(choose(options, 0.38), 1);
 }
 
 TEST(TokenSampler, TopK_LeavesTheMostLikelyTokens) {

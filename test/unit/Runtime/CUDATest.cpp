@@ -166,6 +166,28 @@ TEST_F(CUDATest, PinnedHost_ReceivesStatesFromPinnedMemory) {
   EXPECT_EQ(takeLog(), "cuMemcpyDtoHAsync 64 pinned\ncuStreamSynchronize\n");
 }
 
+TEST_F(CUDATest, LargeOutput_IsNotCopiedOnceMoreOnTheHost) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned logits =
+      b.tensor("logits", DataType::F32, {4, 100000}, TensorRole::Output);
+  unsigned next = b.tensor("next", DataType::F32, {4}, TensorRole::Output);
+  b.entry("decode", {}, {logits, next},
+          {b.fill(b.of(logits), 5), b.fill(b.of(next), 6)});
+  Program program = load(b.finish());
+  ASSERT_TRUE(program.run("decode").ok());
+  EXPECT_NE(takeLog().find("cuMemHostRegister "), std::string::npos);
+  ASSERT_TRUE(program.start(*program.findEntry("decode")).ok());
+  takeLog();
+  ASSERT_TRUE(program.finish(*program.findEntry("decode")).ok());
+  EXPECT_EQ(takeLog(), "cuMemcpyDtoHAsync 16 pinned\n"
+                       "cuMemcpyDtoHAsync 1600000 pinned\n"
+                       "cuStreamSynchronize\n");
+  EXPECT_EQ(values(program, "logits"), std::vector<float>(400000, 5));
+  EXPECT_EQ(values(program, "next"), std::vector<float>(4, 6));
+}
+
 TEST_F(CUDATest, InputsSideBySide_AreOneCopy) {
   Program program = load(makeStep());
   startStep(program, 1, 0);
