@@ -58,13 +58,15 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.cpu = isCPU ? cpu.name : options.target;
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
-  // An artefact that does not generate says nothing of a context.
-  bool decodes = options.context != 0 || options.sampleContext != 0;
+  // What entries there are is said where they are others.
+  static constexpr StringRef entryOptions[] = {
+      "context", training::sampleContextOption, "forward"};
+  const CompilerOptions usual;
   for (const OptionField &field : optionFields())
-    if ((field.name != "context" || options.context != 0) &&
-        (field.name != training::sampleContextOption ||
-         options.sampleContext != 0))
+    if (!llvm::is_contained(entryOptions, field.name) ||
+        field.read(options) != field.read(usual))
       metadata.options.emplace_back(field.name, field.read(options));
+  bool decodes = options.context != 0 || options.sampleContext != 0;
   const CUDAChip *chip = findCUDAChip(options.target);
   if (decodes && chip && chip->wgmma)
     metadata.options.emplace_back(artifact::overlappedEntryOption,

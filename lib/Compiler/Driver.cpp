@@ -140,6 +140,13 @@ LogicalResult nsa::Driver::checkOptions() {
                      "of those that generate: give one of them";
     return failure();
   }
+  if (!options.forward &&
+      (options.context != 0 || options.sampleContext != 0)) {
+    messageStream << "--no-forward has no effect: --"
+                  << (options.context != 0 ? "context" : "sample-context")
+                  << " makes other entries";
+    return failure();
+  }
   if (options.recomputeBudget > 0 && options.recompute == "none") {
     messageStream << "a recompute budget of " << options.recomputeBudget
                   << " MiB needs the policy cheap or block";

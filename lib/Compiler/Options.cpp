@@ -66,6 +66,9 @@ const std::vector<OptionField> &nsa::optionFields() {
        "decode, "
        "which the artefact then has in place of forward, for one sequence "
        "whatever the micro-batch; 0 for none"},
+      {"forward", &Options::forward,
+       "Leave out the entry forward and the memory of its logits: the artefact "
+       "trains, and makes no samples"},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "

@@ -67,7 +67,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
           createDeriveDecode({options.sampleContext, /*samples=*/true}));
     if (options.context != 0 || options.sampleContext != 0)
       manager.addNestedPass<func::FuncOp>(createLimitSelection());
-    manager.addPass(createBuildEntries({options.sampleContext == 0}));
+    manager.addPass(
+        createBuildEntries({options.forward && options.sampleContext == 0}));
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
     if (options.recompute == RecomputePolicy::None &&
@@ -135,8 +136,8 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
   static constexpr StringRef precision[] = {
       "micro-batch", "seq-len",  "context",   "sample-context",
       "fuse",        "schedule", "precision", "optimizer"};
-  static constexpr StringRef gradient[] = {"context", "sample-context",
-                                           "recompute", "recompute-budget"};
+  static constexpr StringRef gradient[] = {
+      "context", "sample-context", "forward", "recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
                                             "optimizer", "shard-optimizer"};
   static constexpr StringRef kernel[] = {"schedule", "tile-size",

@@ -63,6 +63,9 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       *this, "sample-context",
       llvm::cl::desc("Tokens of a sample that is generated beside training, at "
                      "most: the entry decode in place of forward; 0 for none")};
+  Option<bool> forward{*this, "forward",
+                       llvm::cl::desc("Whether to make the entry forward"),
+                       llvm::cl::init(true)};
   Option<ComputePrecision> precision{
       *this, "precision", llvm::cl::desc("The compute type"),
       llvm::cl::init(ComputePrecision::Model),

@@ -1,6 +1,7 @@
 //===- Model.cpp - a trainable program ------------------------------------===//
 
 #include "runtime/Train/Model.h"
+#include "lib/Support/Config.h"
 #include "lib/Support/Float16.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Core/Describe.h"
@@ -167,6 +168,14 @@ int64_t ProgramModel::sampleContext() const {
   return context;
 }
 
+int64_t ProgramModel::vocabSize() const {
+  const auto *text = program.artifact()->model_config();
+  if (!text || text->size() == 0)
+    return 0;
+  Result<RunConfig> config = parseConfig(text->str(), "the configuration");
+  return config ? config->model.vocabSize : 0;
+}
+
 std::vector<ActivationClass> ProgramModel::activations() const {
   const artifact::Artifact &root = program.artifact().root();
   const EntryInfo *entry = program.findEntry(training::accumulateEntry);
@@ -245,8 +254,11 @@ public:
       message = "the artefact cannot be trained: " + text;
   }
 
-  /// Whether samples go on by decode.
+  /// Whether samples go on by decode, and whether there are any.
   bool decodes() const { return model.sampleContext() > 0; }
+  bool samples() const {
+    return decodes() || model.hasEntry(training::forwardEntry);
+  }
 
   std::string message;
 
@@ -257,16 +269,11 @@ private:
 } // namespace
 
 /// Learns batch, length and vocabulary from the shapes.
-static void bindShapes(Binder &binder, TrainBinding &binding) {
+static void bindShapes(Binder &binder, const Model &model,
+                       TrainBinding &binding) {
   const TensorView *tokens =
       binder.find(true, training::accumulateEntry, training::tokensInput);
-  bool decodes = binder.decodes();
-  const char *sampler =
-      decodes ? training::decodeEntry : training::forwardEntry;
-  const TensorView *logits = binder.find(false, sampler,
-                                         decodes ? training::nextLogitsOutput
-                                                 : training::logitsOutput);
-  if (!tokens || !logits)
+  if (!tokens)
     return;
   if (tokens->shape.size() != 2) {
     binder.fail("'" + std::string(training::tokensInput) + "' of entry '" +
@@ -276,6 +283,23 @@ static void bindShapes(Binder &binder, TrainBinding &binding) {
   }
   binding.microBatch = int64_t(tokens->shape[0]);
   binding.seqLen = int64_t(tokens->shape[1]);
+  if (!binder.samples()) {
+    binding.vocab = model.vocabSize();
+    if (binding.vocab == 0)
+      binder.fail("it has neither an entry '" +
+                  std::string(training::forwardEntry) +
+                  "' nor the configuration of its model, one of which says "
+                  "what tokens there are");
+    return;
+  }
+  bool decodes = binder.decodes();
+  const char *sampler =
+      decodes ? training::decodeEntry : training::forwardEntry;
+  const TensorView *logits = binder.find(false, sampler,
+                                         decodes ? training::nextLogitsOutput
+                                                 : training::logitsOutput);
+  if (!logits)
+    return;
   uint64_t rows = decodes ? 1 : tokens->shape[1];
   bool isLogits =
       logits->shape.size() == 3 && logits->shape[1] == rows &&
@@ -306,6 +330,8 @@ static void bindSamples(Binder &binder, TrainBinding &binding,
         ids(training::decodeEntry, training::positionsInput, {1});
     return;
   }
+  if (!binder.samples())
+    return;
   std::vector<uint64_t> shape = {uint64_t(binding.forwardBatch),
                                  uint64_t(binding.seqLen)};
   binding.forwardTokens =
@@ -317,14 +343,12 @@ static void bindSamples(Binder &binder, TrainBinding &binding,
 
 Result<TrainBinding> TrainBinding::create(const Model &model) {
   Binder binder(model);
-  for (const char *entry :
-       {training::initEntry, training::accumulateEntry, training::updateEntry,
-        training::evalEntry,
-        binder.decodes() ? training::decodeEntry : training::forwardEntry})
+  for (const char *entry : {training::initEntry, training::accumulateEntry,
+                            training::updateEntry, training::evalEntry})
     if (!model.hasEntry(entry))
       binder.fail(std::string("it has no entry '") + entry + "'");
   TrainBinding binding;
-  bindShapes(binder, binding);
+  bindShapes(binder, model, binding);
   std::vector<uint64_t> batch = {uint64_t(binding.microBatch),
                                  uint64_t(binding.seqLen)};
   auto ids = [&](const char *entry, const char *name,

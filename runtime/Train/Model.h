@@ -99,6 +99,9 @@ public:
   /// Tokens that the entry `decode` takes in a sequence; 0 without one.
   virtual int64_t sampleContext() const { return 0; }
 
+  /// Tokens that the model has, as its configuration says; 0 if it has none.
+  virtual int64_t vocabSize() const { return 0; }
+
   /// Identifies the program: equal programs have equal hashes, whatever their
   /// files say besides; see Artifact::identity.
   virtual uint64_t hash() const = 0;
@@ -157,6 +160,7 @@ public:
   MemoryUse memory() const override { return program.memory(); }
   double waitedSeconds() const override { return program.waitedSeconds(); }
   int64_t sampleContext() const override;
+  int64_t vocabSize() const override;
   uint64_t hash() const override { return program.artifact().identity(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;
@@ -199,6 +203,7 @@ struct TrainBinding {
   TensorView logits;
 
   bool decodes() const { return sampleToken != nullptr; }
+  bool samples() const { return decodes() || forwardTokens; }
 
   int64_t microBatch = 0;
   int64_t seqLen = 0;

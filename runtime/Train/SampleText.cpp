@@ -43,6 +43,10 @@ Result<std::string> checkSample(const TrainBinding &binding,
       ": nsa-compile --sample-context=" +
       std::to_string(int64_t(options.prompt.size()) + options.count) +
       " makes an artefact ";
+  if (!binding.samples())
+    return Error{"train.sample_bytes is " + std::to_string(options.count) +
+                 ", the artefact has no entry that generates" + advice +
+                 "that does"};
   if (!binding.decodes())
     return "each token of a sample takes the time of a whole sequence" +
            advice + "that decodes it";

@@ -252,8 +252,9 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   request.config = line.config;
   request.overrides = line.overrides();
   request.options = line.compileOptions;
-  if (int64_t context = getSampleContext(config.train); context > 0)
-    request.options.push_back("sample-context=" + std::to_string(context));
+  int64_t context = getSampleContext(config.train);
+  request.options.push_back(
+      context > 0 ? "sample-context=" + std::to_string(context) : "no-forward");
   request.stage = line.train.stage;
   request.gpu = gpuOf(line, ranks);
   auto say = [](const std::string &text) {

@@ -21,7 +21,8 @@
 //   decode(token, positions)        the same for one token more
 //
 // A trainable program that generates samples (nsa-compile --sample-context N)
-// has decode, for B = 1, and prepare in place of forward.
+// has decode, for B = 1, and prepare in place of forward; one that generates
+// none (--no-forward) has neither, but says its configuration.
 //
 // token is i32 [B, 1], positions i32 [B]: in each sequence, the position of the
 // last token, from 0 to N - 1, or -1 for a sequence that is left alone.

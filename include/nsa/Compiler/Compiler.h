@@ -39,6 +39,9 @@ struct CompilerOptions {
   /// on by an entry `decode` beside those that train, in place of `forward`. 0
   /// makes `forward`.
   int64_t sampleContext = 0;
+  /// Whether an artefact that trains has `forward` where nothing else took its
+  /// place. Training alone does without, and without the memory of its logits.
+  bool forward = true;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.

@@ -95,7 +95,7 @@ class Model:
         for entry in ("init", "eval", "forward"):
             if entry not in module.entries:
                 raise InputError(f"{module.name} has no entry '{entry}'; " + (
-                    "nsa-compile makes it without --sample-context" if "eval" in module.entries else "it is no model of nsa-model"))
+                    "nsa-compile makes it without --sample-context and --no-forward" if "eval" in module.entries else "it is no model of nsa-model"))
         self.module = module
         self._compile = {"target": module.target, "precision": precision or weights.precision, **options}
         module.program.call("init", {})

@@ -70,6 +70,12 @@ public:
   }
   int64_t sampleContext() const override { return context; }
 
+  /// Whether some entry generates.
+  bool hasSamples = true;
+  /// Of the configuration that the program carries.
+  int64_t knownVocab = 0;
+  int64_t vocabSize() const override { return knownVocab; }
+
   /// Adds a gradient that the command of this number writes first. Nothing else
   /// uses it.
   float *addGradient(const std::string &name, size_t writer) {
@@ -184,7 +190,7 @@ public:
   bool hasEntry(std::string_view entry) const override {
     return entry == "init" || entry == "accumulate" || entry == "update" ||
            entry == "step" || entry == "eval" ||
-           entry == (nextLogits ? "decode" : "forward");
+           (hasSamples && entry == (nextLogits ? "decode" : "forward"));
   }
   const std::vector<TensorView> &tensors() const override { return views; }
   const TensorView *input(std::string_view,

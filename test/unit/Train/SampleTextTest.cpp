@@ -79,6 +79,12 @@ TEST(SampleText, ProgramTooSmall_IsSaidBeforeTraining) {
             "each token of a sample takes the time of a whole sequence: "
             "nsa-compile --sample-context=32 makes an artefact that decodes "
             "it");
+  Sampler none;
+  none.binding.forwardTokens = nullptr;
+  EXPECT_EQ(none.check().message(),
+            "train.sample_bytes is 30, the artefact has no entry that "
+            "generates: nsa-compile --sample-context=32 makes an artefact that "
+            "does");
   EXPECT_EQ(*Sampler(32).check(), "");
   EXPECT_EQ(*Sampler(31).check(),
             "samples end after 31 tokens: nsa-compile --sample-context=32 "
@@ -87,6 +93,20 @@ TEST(SampleText, ProgramTooSmall_IsSaidBeforeTraining) {
             "train.sample_prompt has 2 tokens, the artefact's samples have at "
             "most 1 tokens: nsa-compile --sample-context=32 makes an artefact "
             "that takes it");
+}
+
+TEST(SampleText, NoEntryGenerates_VocabularyIsThatOfTheConfiguration) {
+  BigramModel model(1, 8, 256);
+  model.hasSamples = false;
+  EXPECT_EQ(TrainBinding::create(model).message(),
+            "the artefact cannot be trained: it has neither an entry "
+            "'forward' nor the configuration of its model, one of which says "
+            "what tokens there are");
+  model.knownVocab = 256;
+  Result<TrainBinding> binding = TrainBinding::create(model);
+  ASSERT_TRUE(binding.ok()) << binding.message();
+  EXPECT_EQ(binding->vocab, 256);
+  EXPECT_FALSE(binding->samples());
 }
 
 TEST(SampleText, Context_HoldsSequenceAndText) {
