@@ -30,11 +30,14 @@ void nsa::NSADialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringRef kKernelAttrs[] = {
-    nsa::kSharedBytesAttr,  nsa::kMultipliesAttr,  nsa::kLaunchRegistersAttr,
-    nsa::kTensorMapsAttr,   nsa::kMinBlocksAttr,   nsa::kProducerAttr,
-    nsa::kSelectBlocksAttr, nsa::kInPlaceAttr,     nsa::kPerformanceLintsAttr,
-    nsa::kExtentsAttr,      nsa::kGridExtentsAttr, nsa::kLaunchOverlapAttr,
-    nsa::kPrefetchAttr,     nsa::kShortcutAttr};
+    nsa::kSharedBytesAttr,      nsa::kMultipliesAttr,
+    nsa::kLaunchRegistersAttr,  nsa::kTensorMapsAttr,
+    nsa::kMinBlocksAttr,        nsa::kProducerAttr,
+    nsa::kSelectBlocksAttr,     nsa::kInPlaceAttr,
+    nsa::kPerformanceLintsAttr, nsa::kExtentsAttr,
+    nsa::kGridExtentsAttr,      nsa::kLaunchOverlapAttr,
+    nsa::kPrefetchAttr,         nsa::kLateDependentsAttr,
+    nsa::kShortcutAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

@@ -64,9 +64,12 @@ def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
   let description = [{
     Gives the kernels of an entry `decode` the attribute `nsa.launch_overlap`:
     a launch may begin while the one before it ends, since the arguments with
-    these numbers are written by nothing in the entry. Of those that a kernel
-    does not use, `nsa.prefetch` names argument, first byte and bytes to ask for,
-    as far as they fit the cache.
+    these numbers are written by nothing in the entry, or by launches that have
+    ended. Of constants that a kernel does not use, `nsa.prefetch` names argument,
+    first byte and bytes to ask for, as far as they fit the cache. Such kernels
+    are short: they, and what is launched in front of them, have
+    `nsa.late_dependents`, so that those behind read at once what others before
+    have written.
 
     Example:
 

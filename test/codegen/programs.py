@@ -10,9 +10,11 @@ from .record import Kernel, Record
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGETS = ("cpu", "sm_80", "sm_86", "sm_90a")
-CONFIGURATIONS = ("smoke", "showcase", "m7c_125m", "m7c_3090_smoke", "llama_1b")
+CONFIGURATIONS = ("smoke", "showcase", "m7c_125m", "m7c_3090_smoke", "llama_1b", "decode")
+# Those that are another's file with options of their own.
+FILES = {"decode": "smoke"}
 # As the configurations themselves say.
-OPTIONS = {"llama_1b": ["--recompute=cheap"]}
+OPTIONS = {"llama_1b": ["--recompute=cheap"], "decode": ["--context=256"]}
 
 
 def fail(message):
@@ -49,9 +51,13 @@ def find_versions(ptxas):
     return versions
 
 
+def file_of(config):
+    return os.path.join(ROOT, "configs", FILES.get(config, config) + ".yaml")
+
+
 def precision_of(config, target):
     """The configuration's own, but that GPUs compute in 16 bits."""
-    with open(os.path.join(ROOT, "configs", config + ".yaml")) as file:
+    with open(file_of(config)) as file:
         precision = re.search(r"^\s+precision:\s*(\w+)", file.read(), re.M)[1]
     return "bf16" if precision == "fp32" and target != "cpu" else precision
 
@@ -72,7 +78,7 @@ class Compiler:
         """The path of an artefact, of PTX for a GPU."""
         path = os.path.join(self.folder, f"{config}-{target}")
         precision = precision_of(config, target)
-        self.tool("nsa-model", os.path.join(ROOT, "configs", config + ".yaml"), "-o", path + ".mlir",
+        self.tool("nsa-model", file_of(config), "-o", path + ".mlir",
                   "--set", f"runtime.precision={precision}")
         return self.compile(path, target, f"--precision={precision}", *OPTIONS.get(config, []))
 

@@ -10,35 +10,48 @@
 using namespace mlir;
 using namespace nsa;
 
-/// The tensors that commands of the entry write. Whatever is no input of a
-/// launch or a matmul counts.
-static llvm::DenseSet<Attribute> findWritten(rt::EntryOp entry) {
-  llvm::DenseSet<Attribute> written;
-  auto note = [&](ValueRange memories) {
-    for (Value memory : memories)
-      for (FlatSymbolRefAttr name : rt::getTensorNames(memory))
-        written.insert(name);
-  };
-  entry.walk([&](Operation *op) {
-    if (auto launch = dyn_cast<rt::LaunchOp>(op))
-      note(launch.getOutputs());
-    else if (auto gemm = dyn_cast<rt::GemmOp>(op))
-      note(gemm.getOut());
-    else if (!isa<rt::ViewOp, rt::FlatViewOp>(op))
-      note(op->getOperands());
-  });
+/// What stands for the memory of a value: its tensors, or a buffer.
+static SmallVector<const void *> getMemories(Value memory) {
+  SmallVector<const void *> memories;
+  for (FlatSymbolRefAttr name : rt::getTensorNames(memory))
+    memories.push_back(name.getAsOpaquePointer());
+  if (memories.empty())
+    memories.push_back(rt::getMemoryRoot(memory).getAsOpaquePointer());
+  return memories;
+}
+
+/// Whatever is no input of a launch or a matmul counts.
+static SmallVector<const void *> getWritten(Operation *op) {
+  SmallVector<Value> values;
+  if (auto launch = dyn_cast<rt::LaunchOp>(op))
+    llvm::append_range(values, launch.getOutputs());
+  else if (auto gemm = dyn_cast<rt::GemmOp>(op))
+    values.push_back(gemm.getOut());
+  else if (!isa<rt::ViewOp, rt::FlatViewOp>(op))
+    llvm::append_range(values, op->getOperands());
+  SmallVector<const void *> written;
+  for (Value memory : values)
+    llvm::append_range(written, getMemories(memory));
+  return written;
+}
+
+/// The tensors that commands of the entry write.
+static llvm::DenseSet<const void *> findWritten(rt::EntryOp entry) {
+  llvm::DenseSet<const void *> written;
+  entry.walk([&](Operation *op) { written.insert_range(getWritten(op)); });
   return written;
 }
 
 /// The arguments of a launch that stay as they are while the entry runs.
 static llvm::SmallBitVector
-findConstants(rt::LaunchOp launch, const llvm::DenseSet<Attribute> &written) {
+findConstants(rt::LaunchOp launch,
+              const llvm::DenseSet<const void *> &written) {
   llvm::SmallBitVector constants(launch->getNumOperands());
   for (auto [index, memory] : llvm::enumerate(launch.getInputs())) {
     SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(memory);
     constants[index] =
         !names.empty() && llvm::none_of(names, [&](FlatSymbolRefAttr name) {
-          return written.contains(name);
+          return written.contains(name.getAsOpaquePointer());
         });
   }
   return constants;
@@ -85,14 +98,57 @@ SmallVector<int64_t> Prefetches::find(rt::LaunchOp launch,
   return found;
 }
 
+/// Whether later launches' weights are among the arguments, unused: such
+/// kernels are short.
+static bool leavesMemoryIdle(tile::KernelOp kernel,
+                             const llvm::SmallBitVector &constants) {
+  return llvm::any_of(constants.set_bits(), [&](unsigned index) {
+    return kernel.getArgument(index).use_empty();
+  });
+}
+
+using LaunchedKernels = llvm::MapVector<Operation *, llvm::SmallBitVector>;
+
+/// Adds arguments of each kernel that are written, but by commands that have
+/// ended when any launch of the kernel begins: those before the last launch in
+/// front that lets others begin late.
+static void addSettled(rt::EntryOp entry, const SymbolTable &symbols,
+                       const llvm::DenseSet<Operation *> &late,
+                       LaunchedKernels &kernels) {
+  LaunchedKernels settled;
+  llvm::DenseMap<const void *, int64_t> lastWriter;
+  int64_t number = 0, ended = 0;
+  entry.walk([&](Operation *op) {
+    ++number;
+    if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
+      Operation *kernel = symbols.lookup(launch.getKernel());
+      llvm::SmallBitVector own(launch->getNumOperands());
+      for (auto [index, memory] : llvm::enumerate(launch.getInputs())) {
+        own[index] = llvm::all_of(getMemories(memory), [&](const void *part) {
+          return lastWriter.lookup(part) < ended;
+        });
+      }
+      auto [known, isNew] = settled.try_emplace(kernel, own);
+      if (!isNew)
+        known->second &= own;
+      if (late.contains(kernel))
+        ended = number;
+    }
+    for (const void *memory : getWritten(op))
+      lastWriter[memory] = number;
+  });
+  for (auto &[kernel, arguments] : kernels)
+    arguments |= settled.lookup(kernel);
+}
+
 void nsa::noteLaunchOverlap(ModuleOp module) {
   SymbolTable symbols(module);
   auto entry = symbols.lookup<rt::EntryOp>(training::decodeEntry);
   if (!entry)
     return;
-  llvm::DenseSet<Attribute> written = findWritten(entry);
-  llvm::MapVector<Operation *, llvm::SmallBitVector> kernels;
-  SmallVector<rt::LaunchOp> first;
+  llvm::DenseSet<const void *> written = findWritten(entry);
+  LaunchedKernels kernels;
+  SmallVector<rt::LaunchOp> first, all;
   entry.walk([&](rt::LaunchOp launch) {
     Operation *kernel = symbols.lookup(launch.getKernel());
     llvm::SmallBitVector own = findConstants(launch, written);
@@ -101,17 +157,31 @@ void nsa::noteLaunchOverlap(ModuleOp module) {
       first.push_back(launch);
     else
       known->second &= own;
+    all.push_back(launch);
   });
   Builder builder(module.getContext());
   Prefetches prefetches;
+  llvm::DenseSet<Operation *> idle;
   for (auto [entry, launch] : llvm::zip_equal(kernels, first)) {
     auto &[kernel, constants] = entry;
-    SmallVector<int64_t> numbers(constants.set_bits_begin(),
-                                 constants.set_bits_end());
-    kernel->setAttr(kLaunchOverlapAttr, builder.getDenseI64ArrayAttr(numbers));
-    SmallVector<int64_t> prefetched =
-        prefetches.find(launch, cast<tile::KernelOp>(kernel), constants);
+    auto own = cast<tile::KernelOp>(kernel);
+    SmallVector<int64_t> prefetched = prefetches.find(launch, own, constants);
     if (!prefetched.empty())
       kernel->setAttr(kPrefetchAttr, builder.getDenseI64ArrayAttr(prefetched));
+    if (leavesMemoryIdle(own, constants))
+      idle.insert(kernel);
+  }
+  // Short launches and those in front of them.
+  llvm::DenseSet<Operation *> late = idle;
+  for (size_t i = 1; i < all.size(); ++i)
+    if (idle.contains(symbols.lookup(all[i].getKernel())))
+      late.insert(symbols.lookup(all[i - 1].getKernel()));
+  addSettled(entry, symbols, late, kernels);
+  for (auto &[kernel, arguments] : kernels) {
+    SmallVector<int64_t> numbers(arguments.set_bits_begin(),
+                                 arguments.set_bits_end());
+    kernel->setAttr(kLaunchOverlapAttr, builder.getDenseI64ArrayAttr(numbers));
+    if (late.contains(kernel))
+      kernel->setAttr(kLateDependentsAttr, builder.getUnitAttr());
   }
 }

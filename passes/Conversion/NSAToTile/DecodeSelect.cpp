@@ -83,15 +83,19 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
           k, {batch, getRow(c, 0), keyHead, b.range(0, shape.keyWidth, 1)}));
     RowProgram program = makeHeadProgram(b, shape, numRows, b.constant(0));
     Value rows = program.loadRows(q, shape.keyWidth);
+    // Before the lse, which the launch in front may still be writing.
+    SmallVector<Value> products;
+    for (Value key : keys)
+      products.push_back(b.dot(rows, key, b.zeros(numRows, tile),
+                               /*transposeB=*/true));
     Value shift = shape.exponent().fromLse(b, loadLse(b, program, args[2]));
     Value score = b.zeros(1, tile);
     // In order, the rows that overlap a block.
     for (int64_t c = -halo; c < ratio; ++c) {
-      Value products = b.dot(rows, keys[c + halo], b.zeros(numRows, tile),
-                             /*transposeB=*/true);
       Value sums = b.reduceAdd(
           b.map(
-              {products, shift, b.range(0, numRows, 0), getRow(c, 1)}, b.f32(),
+              {products[c + halo], shift, b.range(0, numRows, 0), getRow(c, 1)},
+              b.f32(),
               [&](ArrayRef<Expr> x) {
                 Expr counts = (x[2] < static_cast<double>(shape.group())) &
                               (x[3] >= 0) &

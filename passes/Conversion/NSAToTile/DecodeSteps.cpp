@@ -30,6 +30,7 @@ private:
   SmallVector<DecodeAttentionOp> findTogether(DecodeAttentionOp op);
   void launchParts(DecodeAttentionOp op);
   void sumParts(DecodeAttentionOp op);
+  SmallVector<bool> findLast(ArrayRef<DecodeAttentionOp> branches);
   void sumBranches(CombineOp op);
 
   Block &block;
@@ -214,6 +215,20 @@ static int64_t getColumns(ArrayRef<int64_t> shape,
   return columns;
 }
 
+/// Which branches the last launch computes: the sum may begin before it ends.
+SmallVector<bool>
+AttentionSteps::findLast(ArrayRef<DecodeAttentionOp> branches) {
+  Operation *last = nullptr;
+  for (DecodeAttentionOp branch : branches) {
+    Operation *launch = parts.lookup(branch).output.getDefiningOp();
+    if (!last || last->isBeforeInBlock(launch))
+      last = launch;
+  }
+  return llvm::map_to_vector(branches, [&](DecodeAttentionOp branch) {
+    return parts.lookup(branch).output.getDefiningOp() == last;
+  });
+}
+
 /// Program: (head, sequence, some columns). Sums the parts of each branch, and
 /// the branches.
 void AttentionSteps::sumBranches(CombineOp op) {
@@ -248,6 +263,8 @@ void AttentionSteps::sumBranches(CombineOp op) {
   }
   key << ' ';
   llvm::interleaveComma(TypeRange(ValueRange(inputs)), key);
+  SmallVector<bool> isLast = findLast(branches);
+  llvm::interleave(isLast, key, " ");
   OpBuilder builder(op);
   Value sum = cache.launch(
       builder, op, spec, inputs, op.getOutput().getType(),
@@ -256,18 +273,22 @@ void AttentionSteps::sumBranches(CombineOp op) {
         int64_t count = int64_t(branches.size());
         SmallVector<Value> gates =
             buildGates(b, gate, args.take_front(numGates), batch, head, count);
-        SmallVector<Value> outputs, weights;
-        SmallVector<HeadParts> heads;
+        SmallVector<Value> outputs(count), weights;
         ArrayRef<Value> memory = args.drop_front(numGates);
         Value columns =
             b.range(b.programId(2) * static_cast<double>(width), width, 1);
-        for (int64_t c = 0; c < count; ++c)
-          heads.emplace_back(b, memory[2 * c], memory[2 * c + 1], batch, head,
-                             columns);
-        for (int64_t c = 0; c < count; ++c) {
-          outputs.push_back(heads[c].getSum(b));
-          weights.push_back(b.splat(gates[c], 1, 1));
+        for (bool last : {false, true}) {
+          SmallVector<std::pair<int64_t, HeadParts>> heads;
+          for (int64_t c = 0; c < count; ++c)
+            if (isLast[c] == last)
+              heads.emplace_back(c,
+                                 HeadParts(b, memory[2 * c], memory[2 * c + 1],
+                                           batch, head, columns));
+          for (auto &[c, parts] : heads)
+            outputs[c] = parts.getSum(b);
         }
+        for (Value gate : gates)
+          weights.push_back(b.splat(gate, 1, 1));
         b.store(gatedSum(b, weights, outputs), args.back(),
                 {batch, 0, head, columns});
       })[0];

@@ -4,6 +4,7 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/Support/MathExtras.h"
@@ -18,18 +19,50 @@ static BlockArgument getArgument(Value address) {
   return dyn_cast<BlockArgument>(address);
 }
 
+static bool isShared(Value address) {
+  auto type = dyn_cast<LLVM::LLVMPointerType>(address.getType());
+  return type && type.getAddressSpace() ==
+                     static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+}
+
+/// What reads or writes registers and shared memory, or waits for threads.
+static bool isInsideBlock(Operation &op) {
+  if (auto load = dyn_cast<LLVM::LoadOp>(op))
+    return isShared(load.getAddr());
+  if (auto store = dyn_cast<LLVM::StoreOp>(op))
+    return isShared(store.getAddr());
+  if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op))
+    return call.getIntrin() == "llvm.nvvm.ex2.approx.ftz.f";
+  return isa<NVVM::LdMatrixOp, NVVM::MmaOp, NVVM::ShflOp,
+             nsa::tile_gpu::SharedAccessOp, nsa::tile_gpu::ReuseOp,
+             nsa::tile_gpu::BarrierOp, nsa::tile_gpu::AsyncCommitOp,
+             nsa::tile_gpu::AsyncWaitOp>(op);
+}
+
 /// Whether the operation may come before the launches in front have ended.
-static bool isIndependent(Operation &op, ArrayRef<int64_t> constants) {
-  auto isConstant = [&](Value address) {
+static bool isIndependent(Operation &op, ArrayRef<int64_t> settled) {
+  auto isSettled = [&](Value address) {
     BlockArgument argument = getArgument(address);
-    return argument && llvm::is_contained(constants, argument.getArgNumber());
+    return argument &&
+           isa<LLVM::LLVMFuncOp>(argument.getOwner()->getParentOp()) &&
+           llvm::is_contained(settled, argument.getArgNumber());
   };
   if (auto access = dyn_cast<nsa::tile_gpu::GlobalAccessOp>(op))
     return access.getKind() == nsa::tile_gpu::AccessKind::Read &&
-           isConstant(access.getPointer());
-  if (auto load = dyn_cast<LLVM::LoadOp>(op))
-    return isConstant(load.getAddr());
-  return op.getNumRegions() == 0 && isMemoryEffectFree(&op);
+           isSettled(access.getPointer());
+  if (auto load = dyn_cast<LLVM::LoadOp>(op); load && isSettled(load.getAddr()))
+    return true;
+  if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op))
+    return isSettled(copy.getSrc());
+  if (isInsideBlock(op))
+    return true;
+  if (!isa<scf::IfOp, scf::ForOp>(op))
+    return op.getNumRegions() == 0 && isMemoryEffectFree(&op);
+  return llvm::all_of(op.getRegions(), [&](Region &region) {
+    return llvm::all_of(region.getOps(), [&](Operation &inner) {
+      return isIndependent(inner, settled);
+    });
+  });
 }
 
 /// As text: the intrinsics say that they do not touch memory, so that accesses
@@ -43,18 +76,37 @@ static void createControl(ImplicitLocOpBuilder &b, StringRef action) {
                             LLVM::AsmDialectAttr(), ArrayAttr());
 }
 
-void nsa::cuda::overlapLaunches(LLVM::LLVMFuncOp function,
-                                ArrayRef<int64_t> constants) {
-  Block &body = function.front();
+/// Waits in the block, or in the branches of the condition where its first
+/// operation is that depends on other launches.
+static void waitIn(Block &body, ArrayRef<int64_t> settled, bool late) {
   Operation *first = body.getTerminator();
   for (Operation &op : body.without_terminator())
-    if (!isIndependent(op, constants)) {
+    if (!isIndependent(op, settled)) {
       first = &op;
       break;
     }
-  ImplicitLocOpBuilder b(function.getLoc(), first);
+  if (auto condition = dyn_cast<scf::IfOp>(first)) {
+    if (!condition.elseBlock()) {
+      auto b = ImplicitLocOpBuilder(condition.getLoc(), condition);
+      b.createBlock(&condition.getElseRegion());
+      scf::YieldOp::create(b);
+    }
+    waitIn(*condition.thenBlock(), settled, late);
+    return waitIn(*condition.elseBlock(), settled, late);
+  }
+  ImplicitLocOpBuilder b(first->getLoc(), first);
   createControl(b, "wait");
-  b.setInsertionPointToStart(&body);
+  if (late)
+    createControl(b, "launch_dependents");
+}
+
+void nsa::cuda::overlapLaunches(LLVM::LLVMFuncOp function,
+                                ArrayRef<int64_t> settled, bool late) {
+  Block &body = function.front();
+  waitIn(body, settled, late);
+  if (late)
+    return;
+  auto b = ImplicitLocOpBuilder::atBlockBegin(function.getLoc(), &body);
   createControl(b, "launch_dependents");
 }
 

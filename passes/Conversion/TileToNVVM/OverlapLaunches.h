@@ -7,11 +7,12 @@
 
 namespace nsa::cuda {
 
-/// Lets the launch behind begin when all blocks of this one run, and waits for
-/// the launches before in front of the first access to memory other than reads
-/// of the arguments `constants`, which nothing writes.
+/// Waits for the launches before, on each path in front of the first access to
+/// global memory other than reads of the arguments `settled`. Lets the launch
+/// behind begin when all blocks of this one run, or `late`: when they have
+/// waited.
 void overlapLaunches(mlir::LLVM::LLVMFuncOp function,
-                     llvm::ArrayRef<int64_t> constants);
+                     llvm::ArrayRef<int64_t> settled, bool late);
 
 /// Lets each program of a kernel ask for its share of some arguments, `ranges`
 /// of their number, first byte and bytes, to come to the L2 cache.

@@ -73,7 +73,8 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
               kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kLaunchOverlapAttr);
           constants && wgmma)
         overlapLaunches(cast<LLVM::LLVMFuncOp>(kernel->getPrevNode()),
-                        constants.asArrayRef());
+                        constants.asArrayRef(),
+                        kernel->hasAttr(nsa::kLateDependentsAttr));
       if (auto pairs =
               kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kPrefetchAttr);
           pairs && wgmma)
