@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 using namespace nsa;
@@ -19,6 +20,25 @@ Status SamplingOptions::check() const {
     return Error{"top-p is " + shortest(topP) +
                  ", expected more than 0 and at most 1"};
   return {};
+}
+
+/// Integers in the order of floats: vectors of them have a maximum, that of
+/// floats asks which one is a NaN.
+static int32_t orderOf(float logit) {
+  int32_t bits = 0;
+  logit += 0.0f; // -0 is as likely as 0.
+  std::memcpy(&bits, &logit, sizeof bits);
+  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+}
+
+int32_t nsa::findMostLikely(const float *logits, int64_t vocab) {
+  int32_t most = std::numeric_limits<int32_t>::min();
+  for (int64_t token = 0; token < vocab; ++token)
+    most = std::max(most, orderOf(logits[token]));
+  int64_t token = 0;
+  while (token < vocab - 1 && orderOf(logits[token]) != most)
+    ++token;
+  return int32_t(token);
 }
 
 TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab)
@@ -78,7 +98,7 @@ int32_t TokenSampler::chooseRanked(const float *logits, float largest,
 }
 
 int32_t TokenSampler::choose(const float *logits, double uniform) {
-  auto best = int32_t(std::max_element(logits, logits + vocab) - logits);
+  int32_t best = findMostLikely(logits, vocab);
   if (options.temperature == 0)
     return best;
   if (options.topK > 0 || options.topP < 1)

@@ -24,6 +24,9 @@ struct SamplingOptions {
   Status check() const;
 };
 
+/// The first of the most likely tokens of `vocab`; the logits are no NaNs.
+int32_t findMostLikely(const float *logits, int64_t vocab);
+
 /// Draws tokens. Has the memory for it: drawing allocates none.
 class TokenSampler {
 public:

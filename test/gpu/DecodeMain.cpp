@@ -24,6 +24,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "DecodePrograms.h"
+#include "runtime/Generate/Sampling.h"
 
 #include <chrono>
 #include <cstring>
@@ -67,11 +68,9 @@ double timeOfToken(Program &program, int64_t context, int64_t steps) {
     auto start = std::chrono::steady_clock::now();
     setPositions(program, context - 1 - steps + i);
     run(program, training::decodeEntry);
-    for (size_t b = 0; b < batch; ++b) {
-      const float *logits = numbers(next) + b * vocab;
+    for (size_t b = 0; b < batch; ++b)
       token.as<int32_t>()[b] =
-          int32_t(std::max_element(logits, logits + vocab) - logits);
-    }
+          findMostLikely(numbers(next) + b * vocab, int64_t(vocab));
     std::chrono::duration<double, std::milli> time =
         std::chrono::steady_clock::now() - start;
     if (i >= 3)

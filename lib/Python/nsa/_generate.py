@@ -8,15 +8,17 @@ from nsa._runtime import InputError
 def draw(logits, random, temperature, top_k, top_p):
     """An id by its logits [vocab]: of the `top_k` most likely ones (0: all), the fewest that have the part `top_p` of the
     probability; the most likely one where the temperature is 0."""
-    order = numpy.argsort(-logits, kind="stable")
+    best = int(logits.argmax())
     if temperature == 0:
-        return int(order[0])
-    order = order[:top_k or None]
-    weights = numpy.exp((logits[order].astype(numpy.float64) - logits[order[0]]) / temperature)
+        return best
+    # Ids in their order, or, where some are left out, the most likely ones first.
+    order = numpy.argsort(-logits, kind="stable")[:top_k or None] if top_k or top_p < 1 else slice(None)
+    weights = numpy.exp((logits[order].astype(numpy.float64) - logits[best]) / temperature)
     sums = numpy.cumsum(weights)
     kept = int(numpy.searchsorted(sums, top_p * sums[-1])) + 1 if top_p < 1 else len(sums)
     target = random.random() * sums[min(kept, len(sums)) - 1]
-    return int(order[min(numpy.searchsorted(sums, target, side="right"), len(order) - 1)])
+    place = min(int(numpy.searchsorted(sums, target, side="right")), len(sums) - 1)
+    return place if isinstance(order, slice) else int(order[place])
 
 
 def check_sampling(tokens, temperature, top_k, top_p):

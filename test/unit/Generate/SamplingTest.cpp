@@ -48,6 +48,16 @@ TEST(TokenSampler, TemperatureZero_TakesTheFirstOfTheMostLikely) {
   EXPECT_EQ(TokenSampler(options, 4).choose(equal, 0.99), 1);
 }
 
+TEST(TokenSampler, MostLikely_IsTheFirstOfTheLargest) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float below[] = {-3.0f, -infinity, -2.0f, -2.0f};
+  EXPECT_EQ(findMostLikely(below, 4), 2);
+  const float zeros[] = {-1.0f, -0.0f, 0.0f};
+  EXPECT_EQ(findMostLikely(zeros, 3), 1);
+  const float none[] = {-infinity, -infinity};
+  EXPECT_EQ(findMostLikely(none, 2), 0);
+}
+
 TEST(TokenSampler, TemperatureTwo_FlattensTheDistribution) {
   SamplingOptions options;
   options.temperature = 2;
