@@ -188,6 +188,7 @@ def main():
     for name, draw in PICTURES.items():
         figure = draw(plt)
         if arguments.png:
+            pathlib.Path(arguments.png).mkdir(parents=True, exist_ok=True)
             figure.savefig(pathlib.Path(arguments.png) / f"{name}.png", dpi=110)
         else:
             figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None, "Description": "drawn from " + inputs_hash(name)})
