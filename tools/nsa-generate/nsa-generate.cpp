@@ -304,7 +304,7 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
 
 namespace {
 /// Draws tokens of sequences, each on a thread of its own where there are
-/// several: a vocabulary is large.
+/// several and the vocabulary is large.
 class Drawing {
 public:
   static Result<Drawing> create(const Job &job,
@@ -331,8 +331,10 @@ Result<Drawing> Drawing::create(const Job &job,
   int64_t vocab = job.generator.vocab();
   for (size_t row = 0; row < job.prompts.size(); ++row)
     drawing.sequences.push_back({TokenSampler(sampling, vocab), {}});
+  // Waking a thread takes as long as drawing one of so many tokens.
+  constexpr int64_t fewest = 1 << 14;
   int threads = std::min(int(job.prompts.size()), availableProcessors());
-  if (threads > 1) {
+  if (threads > 1 && vocab >= fewest) {
     Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(threads);
     if (!pool)
       return Error{pool.message()};
