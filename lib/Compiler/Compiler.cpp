@@ -85,7 +85,7 @@ Result<CompiledArtifact> nsa::compile(const std::string &source,
   CompiledArtifact artifact;
   LogicalResult written = driver.timed("write", [&]() -> LogicalResult {
     FailureOr<std::string> bytes =
-        writeArtifact(driver.getModule(), driver.getImage(),
+        writeArtifact(driver.getModule(), driver.getImages(),
                       makeMetadata(driver.getOptions(), driver.getCPU()));
     if (succeeded(bytes))
       artifact.bytes = std::move(*bytes);

@@ -407,12 +407,13 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
 
 llvm::StringRef nsa::Driver::getPTX() const { return cudaBinary->ptx; }
 
-llvm::ArrayRef<char> nsa::Driver::getImage() const {
+llvm::SmallVector<ArrayRef<char>> nsa::Driver::getImages() const {
   if (!chip)
-    return binary->image;
-  if (!cudaBinary->cubin.empty())
-    return cudaBinary->cubin;
-  return ArrayRef<char>(cudaBinary->ptx.data(), cudaBinary->ptx.size());
+    return {binary->image};
+  SmallVector<ArrayRef<char>> images;
+  for (const CUDABinary::Image &image : cudaBinary->getImages())
+    images.push_back(image.bytes);
+  return images;
 }
 
 //===----------------------------------------------------------------------===//
@@ -422,7 +423,8 @@ llvm::ArrayRef<char> nsa::Driver::getImage() const {
 CompileReport nsa::Driver::getReport() {
   CompileReport report;
   report.seconds = seconds;
-  report.binaryBytes = getImage().size();
+  for (ArrayRef<char> image : getImages())
+    report.binaryBytes += image.size();
   report.table = describeCommands(*module, layers);
   report.commands = report.table.size();
   for (Operation &op : *module->getBody())

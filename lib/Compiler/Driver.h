@@ -43,8 +43,9 @@ public:
   /// The processor that the options name. Valid once the source is parsed.
   const CPUDescription &getCPU() const { return cpu; }
 
-  /// The kernels' machine code, after the binary phase.
-  llvm::ArrayRef<char> getImage() const;
+  /// The kernels' code, after the binary phase: the images of `rt.binary` in
+  /// their order.
+  llvm::SmallVector<llvm::ArrayRef<char>> getImages() const;
 
   /// Their PTX, after the binary phase for a GPU.
   llvm::StringRef getPTX() const;

@@ -108,7 +108,8 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
     `ptxas` is given, on to a cubin. The module goes; each `rt.kernel` says what
     a launch needs (threads of a block, bytes of shared memory) and what ptxas
     reports (registers of a thread, bytes of spilling code, local memory), and an
-    `rt.binary` what the image is.
+    `rt.binary` what the image is; where later GPUs than the cubin's run the PTX,
+    there is one for each.
 
     Example: with `chip=sm_90a`
 

@@ -51,14 +51,32 @@ CUDAExecutable::~CUDAExecutable() {
   memory.reset();
 }
 
-/// The code of the program's kernels, or null.
-static const artifact::Binary *findCode(const artifact::Artifact &program) {
-  const artifact::Binary *found = nullptr;
+static bool isText(const artifact::Binary &binary) {
+  return binary.format()->string_view() == artifact::ptxFormat;
+}
+
+/// The code of the program's kernels for GPUs, in each form that it has.
+static std::vector<const artifact::Binary *>
+findCode(const artifact::Artifact &program) {
+  std::vector<const artifact::Binary *> found;
   for (const artifact::Binary *binary : *program.binaries())
     if (binary->format()->string_view() == artifact::cubinFormat ||
-        binary->format()->string_view() == artifact::ptxFormat)
-      found = binary;
+        isText(*binary))
+      found.push_back(binary);
   return found;
+}
+
+/// What the forms of the code are for; without kernels there is one all the
+/// same, to tell on which GPUs the program runs.
+static std::vector<GPU::Target>
+findForms(const artifact::Artifact &program,
+          const std::vector<const artifact::Binary *> &binaries) {
+  std::vector<GPU::Target> forms;
+  for (const artifact::Binary *binary : binaries)
+    forms.push_back({program.target()->str(), isText(*binary)});
+  if (forms.empty())
+    forms.push_back({program.target()->str()});
+  return forms;
 }
 
 Status CUDAExecutable::load() {
@@ -68,13 +86,11 @@ Status CUDAExecutable::load() {
   int size = options.ranks ? options.ranks->size() : 1;
   if (Status status = checkRanks(source.root(), size); !status)
     return status;
-  const artifact::Binary *binary = findCode(source.root());
-  if (!binary && source->kernels()->size() != 0)
+  std::vector<const artifact::Binary *> binaries = findCode(source.root());
+  if (binaries.empty() && source->kernels()->size() != 0)
     return Error{"has no binary for a GPU"};
-  bool isText =
-      binary && binary->format()->string_view() == artifact::ptxFormat;
   Result<std::unique_ptr<GPU>> opened =
-      GPU::open(options.device, {source->target()->str(), isText});
+      GPU::open(options.device, findForms(source.root(), binaries));
   if (!opened)
     return opened.takeError();
   gpu = std::move(*opened);
@@ -111,16 +127,22 @@ static void warnOfLocalMemory(const Driver &driver,
 Status CUDAExecutable::loadKernels() {
   if (source->kernels()->size() == 0)
     return {};
-  const artifact::Binary *binary = findCode(source.root());
+  std::vector<const artifact::Binary *> binaries = findCode(source.root());
+  const artifact::Binary *binary = *std::find_if(
+      binaries.begin(), binaries.end(), [&](const artifact::Binary *candidate) {
+        return isText(*candidate) == gpu->target().isText;
+      });
   const Driver &driver = gpu->driver();
-  bool isText = binary->format()->string_view() == artifact::ptxFormat;
   // Text has to end with a zero.
   std::string image(binary->data()->begin(), binary->data()->end());
+  char log[4096] = "";
+  int keys[] = {kJITErrorLog, kJITErrorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
   if (Status status = driver.check(
-          driver.ModuleLoadDataEx(&code, image.c_str(), 0, nullptr, nullptr),
+          driver.ModuleLoadDataEx(&code, image.c_str(), 2, keys, values),
           "cuModuleLoadDataEx");
       !status)
-    return status;
+    return Error{status.message() + (*log ? std::string(": ") + log : "")};
   for (const artifact::Kernel *kernel : *source->kernels()) {
     Function &function = kernels.emplace_back();
     if (Status status =
@@ -130,7 +152,7 @@ Status CUDAExecutable::loadKernels() {
         !status)
       return Error{"kernel " + quote(kernel->name()->str()) + ": " +
                    status.message()};
-    if (isText)
+    if (gpu->target().isText)
       warnOfLocalMemory(driver, *kernel, function);
     if (kernel->shared_bytes() <= 48 * 1024)
       continue;

@@ -133,6 +133,8 @@ struct Driver {
 
 /// Attributes of CUdevice_attribute and CUfunction_attribute.
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+/// What its compiler of PTX says of errors, and the size of that buffer.
+constexpr int kJITErrorLog = 5, kJITErrorLogBytes = 6;
 constexpr int kLocalBytes = 3, kMaxDynamicSharedSize = 8;
 /// CUDA_ERROR_NOT_READY of StreamQuery: work is left.
 constexpr int kNotReady = 600;

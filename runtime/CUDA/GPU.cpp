@@ -12,13 +12,14 @@
 using namespace nsa;
 using namespace nsa::cuda;
 
-Result<std::unique_ptr<GPU>> GPU::open(int number, const Target &target) {
+Result<std::unique_ptr<GPU>> GPU::open(int number,
+                                       const std::vector<Target> &forms) {
   Result<const Driver *> opened = Driver::open();
   if (!opened)
     return opened.takeError();
   std::unique_ptr<GPU> gpu(new GPU);
   gpu->functions = *opened;
-  if (Status status = gpu->choose(number, target); !status)
+  if (Status status = gpu->choose(number, forms); !status)
     return Error{status.message()};
   if (Status status = gpu->start(); !status)
     return Error{status.message()};
@@ -99,7 +100,7 @@ Result<GPU::Target> GPU::findTarget(int number) {
   return Error{found->capability() + ", artefacts are for " + known};
 }
 
-Status GPU::choose(int number, const Target &target) {
+Status GPU::choose(int number, const std::vector<Target> &forms) {
   Result<Description> found = describe(*functions, number);
   if (!found)
     return Error{found.message()};
@@ -108,10 +109,20 @@ Status GPU::choose(int number, const Target &target) {
   device = found->device;
   text = found->name + ", CUDA " + std::to_string(version / 1000) + "." +
          std::to_string(version % 1000 / 10);
-  if (canRun(target, found->major, found->minor))
-    return {};
-  return Error{"is for the target " + quote(target.name) + "; " +
-               found->capability()};
+  bool hasText = false;
+  for (const Target &form : forms) {
+    hasText |= form.isText;
+    if (canRun(form, found->major, found->minor)) {
+      chosen = form;
+      return {};
+    }
+  }
+  // Of an older target, PTX would have done.
+  bool isOlder =
+      canRun({forms.front().name, /*isText=*/true}, found->major, found->minor);
+  return Error{"is for the target " + quote(forms.front().name) +
+               (isOlder && !hasText ? ", without PTX for later GPUs" : "") +
+               "; " + found->capability()};
 }
 
 Status GPU::start() {

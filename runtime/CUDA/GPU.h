@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace nsa::cuda {
 
@@ -21,14 +22,19 @@ public:
   };
 
   /// Opens GPU `number`. Fails when there is no driver or no such GPU, and when
-  /// it cannot run code for `target`.
-  static Result<std::unique_ptr<GPU>> open(int number, const Target &target);
+  /// it can run none of the `forms` of a program's code, which are for targets
+  /// of one name.
+  static Result<std::unique_ptr<GPU>> open(int number,
+                                           const std::vector<Target> &forms);
   ~GPU();
 
   /// The best of the targets that artefacts can have for GPU `number`: machine
   /// code for it, or for an older one of its generation, else text. Fails when
   /// it is older than all of them.
   static Result<Target> findTarget(int number);
+
+  /// The first of the forms that it runs.
+  const Target &target() const { return chosen; }
 
   const Driver &driver() const { return *functions; }
   Stream stream() const { return commands; }
@@ -50,7 +56,7 @@ private:
   friend class CurrentGPU;
 
   GPU() = default;
-  Status choose(int number, const Target &target);
+  Status choose(int number, const std::vector<Target> &forms);
   Status start();
   uint64_t freeBytes() const;
 
@@ -59,6 +65,7 @@ private:
   Context context = nullptr;
   Stream commands = nullptr;
   std::string text;
+  Target chosen;
   uint64_t freeAtStart = 0;
 };
 

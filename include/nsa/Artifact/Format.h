@@ -63,7 +63,7 @@ constexpr char elfFormat[] = "elf-x86-64";
 constexpr uint64_t sliceAlignment = 64;
 
 /// `Binary.format` of code for an NVIDIA GPU: PTX text, or a cubin for the
-/// target of the artefact.
+/// target of the artefact. Where an artefact has both, the cubin is first.
 constexpr char ptxFormat[] = "ptx";
 constexpr char cubinFormat[] = "cubin";
 

@@ -78,9 +78,10 @@ class Writer {
 public:
   /// Without an identity, leaves out what changes nothing that is computed: the
   /// identity is the hash of that.
-  Writer(ModuleOp module, ArrayRef<char> image,
+  Writer(ModuleOp module, ArrayRef<ArrayRef<char>> images,
          const ArtifactMetadata &metadata, std::optional<uint64_t> identity)
-      : module(module), image(image), metadata(metadata), identity(identity) {}
+      : module(module), images(images), metadata(metadata), identity(identity) {
+  }
 
   /// Returns the payload.
   FailureOr<StringRef> run();
@@ -120,7 +121,7 @@ private:
   FailureOr<Action> writeAction(rt::CollectiveDoneOp op);
 
   ModuleOp module;
-  ArrayRef<char> image;
+  ArrayRef<ArrayRef<char>> images;
   const ArtifactMetadata &metadata;
   std::optional<uint64_t> identity;
 
@@ -576,8 +577,8 @@ LogicalResult Writer::finish() {
     options.push_back(
         artifact::CreateOptionDirect(builder, key.c_str(), value.c_str()));
   std::vector<fb::Offset<artifact::Binary>> binaries;
-  if (!image.empty()) {
-    auto described = *module.getOps<rt::BinaryOp>().begin();
+  for (auto [described, image] :
+       llvm::zip(module.getOps<rt::BinaryOp>(), images)) {
     auto format = builder.CreateString(described.getFormat().str());
     auto data = builder.CreateVector(
         reinterpret_cast<const uint8_t *>(image.data()), image.size());
@@ -650,14 +651,15 @@ static uint32_t getFileVersion(ModuleOp module) {
                             : artifact::fileVersion;
 }
 
-FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
+FailureOr<std::string> nsa::writeArtifact(ModuleOp module,
+                                          ArrayRef<ArrayRef<char>> images,
                                           const ArtifactMetadata &metadata) {
-  Writer core(module, image, metadata, /*identity=*/std::nullopt);
+  Writer core(module, images, metadata, /*identity=*/std::nullopt);
   FailureOr<StringRef> program = core.run();
   if (failed(program))
     return failure();
   uint64_t identity = hashBytes(program->data(), program->size());
-  Writer writer(module, image, metadata, identity);
+  Writer writer(module, images, metadata, identity);
   FailureOr<StringRef> payload = writer.run();
   if (failed(payload))
     return failure();

@@ -24,11 +24,13 @@ struct ArtifactMetadata {
 };
 
 /// Serialises a module of the rt dialect that went through all phases, with
-/// the image of its `rt.binary`, to the contents of a .nsax file. Equal inputs
-/// give equal bytes. Fails with a diagnostic on what is not planned.
-mlir::FailureOr<std::string> writeArtifact(mlir::ModuleOp module,
-                                           llvm::ArrayRef<char> image,
-                                           const ArtifactMetadata &metadata);
+/// the images of its `rt.binary` in their order, to the contents of a .nsax
+/// file. Equal inputs give equal bytes. Fails with a diagnostic on what is not
+/// planned.
+mlir::FailureOr<std::string>
+writeArtifact(mlir::ModuleOp module,
+              llvm::ArrayRef<llvm::ArrayRef<char>> images,
+              const ArtifactMetadata &metadata);
 
 /// A location as people write it, "model.mlir:12:8", without folders; a name
 /// or tag around it follows in parentheses.

@@ -160,6 +160,17 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
   return binary;
 }
 
+SmallVector<CUDABinary::Image, 2> CUDABinary::getImages() const {
+  SmallVector<Image, 2> images;
+  if (!cubin.empty())
+    images.push_back({artifact::cubinFormat, cubin});
+  // A cubin runs within its generation alone, PTX on all later ones, but for
+  // that of an architecture with features of its own.
+  if (cubin.empty() || !StringRef(chip).ends_with("a"))
+    images.push_back({artifact::ptxFormat, ArrayRef(ptx.data(), ptx.size())});
+  return images;
+}
+
 LogicalResult nsa::describeLaunches(OutlinedKernels &outlined) {
   FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = outlined.getFunctions();
   if (failed(functions))
@@ -254,14 +265,11 @@ void SerializeKernels::runOnOperation() {
   describe(outlined, resources);
 
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
-  bool assembled = !binary->cubin.empty();
-  StringRef image = assembled
-                        ? StringRef(binary->cubin.data(), binary->cubin.size())
-                        : StringRef(binary->ptx);
-  rt::BinaryOp::create(builder, module.getLoc(), getBinaryName(module),
-                       assembled ? artifact::cubinFormat : artifact::ptxFormat,
-                       target->name, image.size(),
-                       toHex(hashBytes(image.data(), image.size())));
+  for (const CUDABinary::Image &image : binary->getImages())
+    rt::BinaryOp::create(
+        builder, module.getLoc(), getBinaryName(module), image.format,
+        target->name, image.bytes.size(),
+        toHex(hashBytes(image.bytes.data(), image.bytes.size())));
   numKernels += outlined.getKernels().size();
   if (result)
     *result = std::move(*binary);

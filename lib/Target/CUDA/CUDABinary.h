@@ -15,6 +15,16 @@ struct CUDABinary {
   std::string chip;
   std::string ptx;
   llvm::SmallVector<char, 0> cubin;
+
+  /// One form of the code, as an artefact holds it.
+  struct Image {
+    llvm::StringRef format;
+    llvm::ArrayRef<char> bytes;
+  };
+
+  /// What goes to the artefact: the cubin, and the PTX where that is all there
+  /// is or where later GPUs than the cubin's run it.
+  llvm::SmallVector<Image, 2> getImages() const;
 };
 
 /// Lets `registry` translate what CUDA kernels are made of to LLVM IR.

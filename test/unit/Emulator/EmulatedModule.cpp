@@ -79,7 +79,7 @@ nsa::emulator::compileForEmulator(const std::string &text,
   metadata.target = options.target;
   metadata.cpu = options.target;
   FailureOr<std::string> bytes =
-      writeArtifact(module, ArrayRef(image.data(), image.size()), metadata);
+      writeArtifact(module, {ArrayRef(image.data(), image.size())}, metadata);
   if (failed(bytes))
     return Error{driver.takeMessages()};
   CompiledArtifact artifact;

@@ -162,11 +162,11 @@ std::string ArtifactBuilder::finish() {
         artifact::CreateSegment(builder, SegmentKind(kind), sizes[kind]));
   std::vector<flatbuffers::Offset<artifact::Binary>> binaries;
   std::vector<uint8_t> bytes(binaryBytes.begin(), binaryBytes.end());
+  if (target == artifact::cpuTarget)
+    gpuFormats = {artifact::elfFormat};
   if (!bytes.empty())
-    binaries.push_back(artifact::CreateBinaryDirect(
-        builder,
-        target == artifact::cpuTarget ? artifact::elfFormat : gpuFormat,
-        &bytes));
+    for (const char *format : gpuFormats)
+      binaries.push_back(artifact::CreateBinaryDirect(builder, format, &bytes));
   std::vector<flatbuffers::Offset<flatbuffers::String>> featureOffsets,
       locationOffsets;
   for (const std::string &feature : features)
@@ -197,11 +197,11 @@ std::string ArtifactBuilder::seal(const std::string &payload) {
 }
 
 std::string nsa::makeTestArtifact(const std::string &target,
-                                  const char *gpuFormat) {
+                                  const std::vector<const char *> &gpuFormats) {
   using InitKind = artifact::InitKind;
   ArtifactBuilder b;
   b.target = target;
-  b.gpuFormat = gpuFormat;
+  b.gpuFormats = gpuFormats;
   b.binary(NSA_TEST_KERNELS);
   unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
                         InitKind::Normal, 0.5);

@@ -80,8 +80,8 @@ public:
   /// The file that the commands' locations name.
   std::string source = "model.mlir";
   std::string target = "cpu";
-  /// What the binary of a program for a GPU is said to be.
-  const char *gpuFormat = artifact::cubinFormat;
+  /// What the binaries of a program for a GPU are said to be.
+  std::vector<const char *> gpuFormats = {artifact::cubinFormat};
   /// The entry whose launches may begin early; none if that is empty.
   std::string overlappedEntry;
   /// The number of ranks that run it; 0 for any.
@@ -116,9 +116,10 @@ private:
 ///          first element
 ///   ids:   ids[i] = i, one program each
 ///   poles: out = the logarithm of a filled value, not finite for 0 and -1
-/// For a GPU its code is said to be of the format `gpuFormat`.
+/// For a GPU its code is said to be there in each of `gpuFormats`.
 std::string makeTestArtifact(const std::string &target = "cpu",
-                             const char *gpuFormat = artifact::cubinFormat);
+                             const std::vector<const char *> &gpuFormats = {
+                                 artifact::cubinFormat});
 
 /// An entry `main` that reads for each of 4 tokens, from the input `indices`
 /// (i32), the number of one block of 2 tokens. Or one whose `selections` say

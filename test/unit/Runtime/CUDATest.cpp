@@ -481,13 +481,45 @@ TEST_F(CUDATest, MatmulWithoutAlgorithm_IsNamed) {
 
 TEST_F(CUDATest, OtherChips_AreRefused) {
   EXPECT_EQ(create(makeTestArtifact("sm_80")).message(),
-            "test.nsax: is for the target 'sm_80'; the Fake H100 has compute "
-            "capability 9.0");
+            "test.nsax: is for the target 'sm_80', without PTX for later GPUs; "
+            "the Fake H100 has compute capability 9.0");
+  setenv("FAKE_CUDA_CAPABILITY", "100", 1);
+  EXPECT_EQ(create(makeTestArtifact(
+                       "sm_90a", {artifact::cubinFormat, artifact::ptxFormat}))
+                .message(),
+            "test.nsax: is for the target 'sm_90a'; the Fake H100 has compute "
+            "capability 10.0");
+  setenv("FAKE_CUDA_CAPABILITY", "80", 1);
+  EXPECT_EQ(create(makeTestArtifact(
+                       "sm_86", {artifact::cubinFormat, artifact::ptxFormat}))
+                .message(),
+            "test.nsax: is for the target 'sm_86'; the Fake H100 has compute "
+            "capability 8.0");
+  unsetenv("FAKE_CUDA_CAPABILITY");
 }
 
 TEST_F(CUDATest, Text_RunsOnLaterChips) {
-  Program program = load(makeTestArtifact("sm_86", artifact::ptxFormat));
+  Program program = load(makeTestArtifact("sm_86", {artifact::ptxFormat}));
   EXPECT_TRUE(program.run("ids").ok());
+}
+
+// Only the driver's code of PTX is looked at for spills: that tells which form
+// was taken.
+TEST_F(CUDATest, CubinWithText_IsTextOnLaterChips) {
+  const std::string program =
+      makeTestArtifact("sm_80", {artifact::cubinFormat, artifact::ptxFormat});
+  for (auto [capability, isText] :
+       {std::pair("80", false), {"86", false}, {"90", true}, {"100", true}}) {
+    setenv("FAKE_CUDA_CAPABILITY", capability, 1);
+    fakeCUDAReset();
+    fakeCUDASpill("test_add", 48);
+    testing::internal::CaptureStderr();
+    Program loaded = load(program);
+    EXPECT_EQ(!testing::internal::GetCapturedStderr().empty(), isText)
+        << capability;
+    EXPECT_TRUE(loaded.run("ids").ok());
+  }
+  unsetenv("FAKE_CUDA_CAPABILITY");
 }
 
 TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
@@ -517,7 +549,7 @@ TEST_F(CUDATest, LocalMemoryOfText_IsAWarning) {
     fakeCUDAReset();
     fakeCUDASpill("test_add", 48);
     testing::internal::CaptureStderr();
-    load(makeTestArtifact("sm_90a", format));
+    load(makeTestArtifact("sm_90a", {format}));
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(messages(artifact::ptxFormat),
