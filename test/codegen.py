@@ -44,8 +44,10 @@ def path_of(name):
 
 
 def read(name):
-    """The text that was recorded, or nothing. Where sm_86 has no file, its code is that of sm_80."""
-    for path in (path_of(name), path_of(name.replace("-sm_86", "-sm_80"))):
+    """The text that was recorded, or nothing. Modules without a file for sm_86 have the PTX of sm_80; the machine code of
+    configurations is another one."""
+    is_text = name.split("-")[0] in modules.SETS
+    for path in (path_of(name), *([path_of(name.replace("-sm_86", "-sm_80"))] if is_text else [])):
         if os.path.exists(path):
             with open(path) as file:
                 return file.read()
