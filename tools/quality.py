@@ -16,7 +16,8 @@ position and NAME-curves.csv the training loss (means of 1/40 of the run).
 The corpus is bytes: the Python sources of installed packages, each file a document.
 Whole packages are held out, and files that training has as well are left out there.
 
-A plan has `corpus` (limit of training bytes), `model` (a configuration), `arms` (a name:
+A plan has `corpus` (limit of training bytes), `roots` (folders of packages, if not those
+of this Python), `model` (a configuration), `arms` (a name:
 changes of the configuration) and `rows` (length, arms, seeds, steps).
 """
 import argparse
@@ -79,8 +80,8 @@ def name(arm, length):
 def configuration(plan, arm, row, **values):
     """The configuration of an arm in a row, by sections; `stages` are shares of the steps."""
     batch = row.get("batch", 1)
-    settings = {"train.seq_len": row["length"], "train.batch_size": batch, "train.micro_batch": batch,
-                "train.steps": row["steps"]} | plan["model"] | plan["arms"][arm] | values
+    settings = {"data.tokenizer": "shards", "train.steps": row["steps"], "train.seq_len": row["length"],
+                "train.batch_size": batch, "train.micro_batch": batch} | plan["model"] | plan["arms"][arm] | values
     stages = settings.pop("stages", None)
     sections = {}
     for key, value in settings.items():
@@ -123,7 +124,7 @@ def prepare(args, plan):
                 jobs.call(tool("model"), base + ".yaml", "-o", path + ".mlir",
                           *([f"--stage={stage}"] if stage > 1 else []))
                 jobs.call(tool("compile"), path + ".mlir", "-o", path + ".nsax", "--target", args.target,
-                          "--precision", values["runtime"]["precision"], "--allow-slow-path=spill")
+                          "--precision", values["runtime"]["precision"], "--no-forward", "--allow-slow-path=spill")
             print(f"prepared {os.path.basename(base)}", flush=True)
 
 
@@ -140,10 +141,9 @@ def sources(roots):
             yield package.removesuffix(".py"), files
 
 
-def make_corpus(folder, limit):
-    """Writes corpus_train.bin and corpus_val.bin, as llm.c has them; returns their hash."""
+def make_corpus(folder, limit, roots):
+    """Writes a split each as llm.c has them; returns their hash."""
     import numpy
-    roots = [sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")]
     documents = {"val": {}, "train": {}}
     for package, files in sources(dict.fromkeys(roots)):
         digest = hashlib.sha256(package.encode()).digest()
@@ -169,10 +169,11 @@ def make_corpus(folder, limit):
     return whole.hexdigest()[:12]
 
 
-def corpus(folder, limit):
+def corpus(folder, plan):
+    roots = plan.get("roots") or [sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")]
     note = os.path.join(folder, "hash")
     if not os.path.exists(note):
-        write(note, make_corpus(folder, limit))
+        write(note, make_corpus(folder, plan["corpus"], roots))
     with open(note) as file:
         return file.read()
 
@@ -234,7 +235,7 @@ def note(args, key, directory, seconds):
 
 
 def train(args, plan, row, key, until):
-    """One row, or as much of it as there is time for."""
+    """One row, or as much of it as there is time for; false if it failed."""
     runs = os.path.join(args.folder, "runs")
     label = f"{name(key['arm'], key['length'])}-{key['seed']}-{row['steps']}"
     directory = os.path.join(runs, label)
@@ -265,15 +266,18 @@ def train(args, plan, row, key, until):
     if code:
         with open(directory + ".log") as log:
             print("".join(log.readlines()[-5:]), flush=True)
+        return False
     if code == 0:
         note(args, key, directory, time.time() - began)
         shutil.rmtree(os.path.join(directory, "checkpoints"), ignore_errors=True)
+    return True
 
 
 def run(args, plan):
     until = time.time() + 60 * args.minutes
     os.makedirs(os.path.join(args.folder, "runs"), exist_ok=True)
-    text = corpus(os.path.join(args.folder, "corpus"), plan["corpus"])
+    text = corpus(os.path.join(args.folder, "corpus"), plan)
+    failed = 0
     done = {tuple(row[key] for key in KEYS) for row in read_csv(args.csv)}
     for row in plan["rows"]:
         for seed in row["seeds"]:
@@ -282,9 +286,10 @@ def run(args, plan):
                        "tokens": row["steps"] * row["length"] * row.get("batch", 1)}
                 if tuple(str(key[name]) for name in KEYS) in done or (args.arms and arm not in args.arms):
                     continue
-                if time.time() > until - 20:
-                    return
-                train(args, plan, row, key, until)
+                if time.time() < until - 20:
+                    failed += not train(args, plan, row, key, until)
+    if failed:
+        jobs.fail(f"{failed} runs failed")
 
 
 def main():
