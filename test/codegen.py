@@ -4,7 +4,7 @@
   test/codegen.py check  [--only NAME... | --all] [--ptxas]
   test/codegen.py update [--only NAME... | --all]
 
-Compiles the shipped configurations for each target and hashes what is emitted for each
+Compiles configurations of bench/shapes for each target and hashes what is emitted for each
 kernel: PTX for GPUs, machine code for the CPU. Names, numbers of labels, comments and
 debug information are left out of PTX, so that a kernel that is only called otherwise has
 the same hash. test/codegen/NAME.txt is what codegen/record.py describes. With --all, or

@@ -38,7 +38,7 @@ def compile_model(args, name, values, *options):
     binaries = os.path.join(args.build, "bin")
     model = os.path.join(args.folder, "model.mlir")
     settings = [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
-    call(os.path.join(binaries, "nsa-model"), os.path.join(ROOT, "configs/llama_1b.yaml"), "-o", model, *settings)
+    call(os.path.join(binaries, "nsa-model"), os.path.join(ROOT, "test/bench/shapes/llama_1b.yaml"), "-o", model, *settings)
     print(name, call(os.path.join(binaries, "nsa-compile"), model, "-o", os.path.join(args.folder, name + ".nsax"),
                      f"--target={args.target}", "--allow-slow-path=all", *options).strip(), flush=True)
     os.remove(model)

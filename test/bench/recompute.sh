@@ -6,6 +6,7 @@
 #   NSA_BENCH_STEPS=N     steps measured [2]
 #   NSA_BENCH_BUDGET=MIB  the budget of the last row [800]
 source "$(dirname "${BASH_SOURCE[0]}")/../e2e/common.inc"
+shapes=$root/test/bench/shapes
 
 name=${1:-m7c_125m}
 length=${NSA_BENCH_LENGTH:-2048}
@@ -17,7 +18,7 @@ settings=(--set "train.seq_len=$length" --set "train.steps=$((steps + 1))"
   --set train.accumulate_grad_batches=1 --set train.eval_every=0
   --set train.save_every=0 --set train.save_minutes=0 --set train.final_eval_batches=1
   --set runtime.precision=fp32 --set train.sample_bytes=0)
-"$bin/nsa-model" "$configs/$name.yaml" "${settings[@]}" -o "$scratch/model.mlir"
+"$bin/nsa-model" "$shapes/$name.yaml" "${settings[@]}" -o "$scratch/model.mlir"
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens $((40 * length)) \
   --seed 3 -o "$scratch/data" > /dev/null
 
@@ -29,7 +30,7 @@ row() {
     -o "$scratch/model.nsax" 2> "$scratch/log" || fail "$(cat "$scratch/log")"
   arena=$("$bin/nsa-compile" "$scratch/model.mlir" --recompute="$policy" "$@" \
     --estimate | awk '$1 == "arena" { print $2 }')
-  "$bin/nsa-train" "$scratch/model.nsax" --config "$configs/$name.yaml" \
+  "$bin/nsa-train" "$scratch/model.nsax" --config "$shapes/$name.yaml" \
     "${settings[@]}" --set "runtime.gradient_checkpointing=$policy" \
     --data "$scratch/data" --out-dir "$scratch/runs" --run-name "$label" \
     --no-progress > "$scratch/log" 2>&1 || fail "$(tail -20 "$scratch/log")"

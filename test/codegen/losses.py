@@ -45,7 +45,7 @@ def hexadecimal(text):
 def train(compiler, config):
     """Lines of a configuration's first steps."""
     artefact = compiler.compile_configuration(config, "cpu")
-    yaml = os.path.join(ROOT, "configs", config + ".yaml")
+    yaml = os.path.join(ROOT, "test/bench/shapes", config + ".yaml")
     with tempfile.TemporaryDirectory(dir=compiler.folder) as folder:
         data = os.path.join(folder, "data")
         compiler.tool("nsa-data", "synth", "--kind=markov", "--vocab=256", "--tokens=200000", "--seed=1", "-o", data)

@@ -52,7 +52,7 @@ def find_versions(ptxas):
 
 
 def file_of(config):
-    return os.path.join(ROOT, "configs", FILES.get(config, config) + ".yaml")
+    return os.path.join(ROOT, "test/bench/shapes", FILES.get(config, config) + ".yaml")
 
 
 def precision_of(config, target):

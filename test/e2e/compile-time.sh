@@ -24,9 +24,9 @@ within() {
   awk -v a="$2" -v b="$3" 'BEGIN { exit !(a <= b) }' || fail "$1: $2 > $3"
 }
 
-"$bin/nsa-model" "$configs/showcase.yaml" -o "$scratch/showcase.mlir"
-"$bin/nsa-model" "$configs/m7c_125m.yaml" --set runtime.precision=fp32 -o "$scratch/twelve.mlir"
-"$bin/nsa-model" "$configs/m7c_125m.yaml" --set model.n_layers=24 --set runtime.precision=fp32 \
+"$bin/nsa-model" "$root/test/bench/shapes/showcase.yaml" -o "$scratch/showcase.mlir"
+"$bin/nsa-model" "$root/test/bench/shapes/m7c_125m.yaml" --set runtime.precision=fp32 -o "$scratch/twelve.mlir"
+"$bin/nsa-model" "$root/test/bench/shapes/m7c_125m.yaml" --set model.n_layers=24 --set runtime.precision=fp32 \
   -o "$scratch/twenty-four.mlir"
 for _ in 1 2 3; do time_one showcase; done
 within "showcase, seconds" "$(seconds showcase)" 5

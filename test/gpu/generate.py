@@ -86,7 +86,7 @@ def prepare_model(args, name):
     jobs.prepare(args, name, "showcase", jobs.STEPS_ONLY | values)
     settings = jobs.assign(MODEL | {"train.micro_batch": batch, "train.batch_size": batch, "train.seq_len": TRAINED})
     read = lambda *more: jobs.call(os.path.join(args.build, "bin", "nsa-model"), os.path.join(
-        jobs.ROOT, "configs", "showcase.yaml"), *settings, *more, "-o", "-")
+        jobs.ROOT, "test/bench/shapes/showcase.yaml"), *settings, *more, "-o", "-")
     whole = read("--set", f"train.seq_len={CONTEXT}")
     compile_to(args, name + "-forward", whole, f"--precision={name}")
     compile_to(args, name + "-decode", read(), f"--precision={name}", f"--context={CONTEXT}")

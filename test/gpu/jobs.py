@@ -56,7 +56,7 @@ def prepare(args, name, config, values, *options):
     """Compiles a job with options; `values` are its settings."""
     os.makedirs(args.folder, exist_ok=True)
     binaries = os.path.join(args.build, "bin")
-    source = os.path.join(ROOT, "configs", config + ".yaml")
+    source = os.path.join(ROOT, "test/bench/shapes", config + ".yaml")
     model = os.path.join(args.folder, name + ".mlir")
     call(os.path.join(binaries, "nsa-model"), source, "-o", model, *assign(values))
     call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
