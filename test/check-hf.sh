@@ -1,19 +1,10 @@
 #!/usr/bin/env bash
-# What nsa-export writes, in transformers and in lm-eval's harness, and what
-# nsa-import makes of models of transformers. NSA_HF_PYTHON is an interpreter that
-# has tools/requirements-hf.txt already; otherwise they are installed in build/hf,
-# which takes 7 GB.
+# What nsa-export writes, in lm-eval's harness.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-python=${NSA_HF_PYTHON:-build/hf/bin/python}
-if [ -z "${NSA_HF_PYTHON:-}" ] && ! cmp -s tools/requirements-hf.txt build/hf/requirements.txt; then
-  /usr/bin/python3 -m venv build/hf
-  "$python" -m pip install --quiet --disable-pip-version-check -r tools/requirements-hf.txt
-  cp tools/requirements-hf.txt build/hf/requirements.txt
-fi
+python=$(test/python-env.sh)
 export PYTHONPATH=$PWD/build/python HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1
-"$python" -m pytest -q test/python/test_hf.py
 
 # lm-eval scores multiple choice as nsa-eval does.
 scratch=$(mktemp -d)

@@ -20,9 +20,9 @@ check "kernel sweeps" env NSA_SWEEP_COUNT=14 NSA_TEST_SEED="${NSA_TEST_SEED:-$(d
   NSA_RANDOM_MODULES=150 ctest --test-dir build --output-on-failure -j2 \
   -R '^(EmulatedKernels|EmulatedTraining|KernelSweep|FusedSweep|RandomModules)Test$'
 check "PyTorch" test/check-torch.sh
-check "transformers" test/check-hf.sh
+check "lm-eval" test/check-hf.sh
 check "prebuilt kernels" env NSA_SWEEP_COUNT=14 bash test/e2e/prebuilt.sh
-check "tokenizers and tables" test/check-data.sh
+check "commands of docs/data.md" test/check-data.sh
 check "generated code" test/codegen.py check --all --ptxas
 # Seven targets in three rounds.
 fuzz=(60 --jobs 3)

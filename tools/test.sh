@@ -14,6 +14,9 @@ export NSA_TEST_SEED=${NSA_TEST_SEED:-$sample}
 export NSA_KERNEL_CACHE=${NSA_KERNEL_CACHE-$PWD/build/kernel-cache}
 . test/suites.inc
 
+# What the Python tests take is made while the build runs; they wait for it.
+tools/setup.sh build.ninja || exit 1
+test/python-env.sh > /dev/null 2>&1 &
 tools/setup.sh all || exit 1
 
 check "format" test/check-format.sh
@@ -24,9 +27,17 @@ check "documentation" tools/docs.py check
 check "lessons" test/check-lessons.py
 check "end-to-end: compile-time" bash test/e2e/compile-time.sh
 
+python_tests() {
+  local python parallel=(-n 2 --dist loadfile)
+  python=$(test/python-env.sh) || {
+    echo "the Python tests run without what is in tools/requirements-test.txt"
+    python=/usr/bin/python3 parallel=()
+  }
+  OMP_NUM_THREADS=1 NSA_TORCH_SHAPES=4 "$python" -m pytest -q -rs "${parallel[@]}" test/python
+}
+
 # Most of these have one process at a time.
 small_suites() {
-  check "Python tests" /usr/bin/python3 -m pytest -q test/python
   check "installation" test/check-install.sh
   check "runtime package" test/check-package.sh
   check "wheels" test/check-wheels.sh compiler
@@ -35,6 +46,7 @@ small_suites() {
     name=$(basename "$script" .sh)
     [ "$name" = compile-time ] || check "end-to-end: $name" bash "$script"
   done
+  check "Python tests" python_tests
   check "reliability" test/reliability.sh
   check "fuzz regressions" test/fuzz/run.sh --regressions
 }
@@ -45,8 +57,3 @@ check "lit tests" ninja -C build check-nsa-lit
 join
 
 report
-code=$?
-# What test/python/test_torch*.py needs; tools/nightly.sh installs it.
-/usr/bin/python3 -c 'import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)' 2> /dev/null ||
-  echo "torch: skipped"
-exit $code

@@ -13,12 +13,33 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # Every run compiles what it tests.
 os.environ.setdefault("NSA_CACHE", "0")
+# Nothing is looked for on the network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 SEED = int(os.environ.get("NSA_TEST_SEED", secrets.randbelow(2**31)))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "device(name): a test for tensors on `name` alone, cpu or cuda")
+
+
 def pytest_report_header(config):
     return f"inputs: NSA_TEST_SEED={SEED}"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests of another device than NSA_TORCH_DEVICE are no part of a run."""
+    device = os.environ.get("NSA_TORCH_DEVICE", "cpu")
+    others = [item for item in items if any(mark.args != (device,) for mark in item.iter_markers("device"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def pytest_terminal_summary(terminalreporter):
+    """test/suites.inc counts what was skipped."""
+    if "NSA_TEST_RESULTS" in os.environ:
+        with open(os.environ["NSA_TEST_RESULTS"], "a") as results:
+            results.writelines(f"skipped {report.nodeid}\n" for report in terminalreporter.stats.get("skipped", []))
 
 
 @pytest.fixture

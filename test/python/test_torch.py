@@ -41,7 +41,7 @@ def test_attention_random_shape_agrees_with_fp64(shape, blocks, count, window, p
     check_attention(inputs, sizes, phi, parameters)
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="takes minutes on a CPU")
+@pytest.mark.device("cuda")
 @pytest.mark.parametrize("number", range(4))
 def test_attention_long_sequence_agrees_with_fp64(number):
     choose = random.Random(f"{os.environ.get('NSA_TEST_SEED', '0')} {number}")

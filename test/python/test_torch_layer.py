@@ -58,7 +58,7 @@ def test_layer_compile_fullgraph_is_the_same():
         torch.testing.assert_close(compiled(x), layer(x))
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.device("cuda")
 def test_layer_compile_by_inductor_is_the_same():
     layer = small_layer()
     x = torch.randn(1, 57, 32, device=DEVICE, requires_grad=True)
@@ -125,7 +125,7 @@ class Decoder(torch.nn.Module):
         return norm(x, "norm") @ self.weights["head.weight"].T
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="needs the tools of a build")
+@pytest.mark.device("cpu")
 def test_checkpoint_gives_the_logits_of_nsa_train(checkpoint):
     model = nsa.Model(checkpoint)
     decoder = Decoder(model)
@@ -137,7 +137,7 @@ def test_checkpoint_gives_the_logits_of_nsa_train(checkpoint):
     torch.testing.assert_close(logits, torch.from_numpy(model.logits(ids.numpy())), rtol=0, atol=2e-4)
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="needs the tools of a build")
+@pytest.mark.device("cpu")
 def test_saved_parameters_give_the_same_loss_in_nsa_train(checkpoint, tmp_path):
     decoder = Decoder(nsa.Model(checkpoint))
     ids = torch.randint(0, 16, (2, 49))
@@ -170,7 +170,7 @@ def test_save_parameters_of_no_use_is_an_error(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="needs the tools of a build")
+@pytest.mark.device("cpu")
 @pytest.mark.parametrize("options,layer,message", [
     ({"phi": "linear", "positions": True}, 2, "has no parameters layers.2.attention.*"),
     ({}, 0, "the module has no parameter for layers.0.attention.{compressed.key_compression.positions"),

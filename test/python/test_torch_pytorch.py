@@ -193,7 +193,7 @@ def run_with_gradients(inputs, grad):
     return [o.detach(), *torch.autograd.grad(o, inputs, grad)]
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.device("cuda")
 def test_streams_and_graphs_give_the_same():
     inputs = tensors(1, 300, 8, 2, 64, 64, torch.bfloat16)
     grad = torch.randn(1, 300, 8, 64, device=DEVICE).bfloat16()
@@ -218,7 +218,7 @@ def test_streams_and_graphs_give_the_same():
     assert all(torch.equal(a, b) for a, b in zip(recorded, run_with_gradients(inputs, grad)))
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+@pytest.mark.device("cuda")
 def test_call_does_not_wait_for_the_gpu():
     inputs = tensors(1, 300, 8, 2, 64, 64, torch.bfloat16)
     grad = torch.randn(1, 300, 8, 64, device=DEVICE).bfloat16()
@@ -262,7 +262,7 @@ def test_ptxas_of_triton_is_taken_where_there_is_no_other(is_installed, monkeypa
     assert "ptxas" not in _kernels._compiler_options.__wrapped__("cpu")
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="a program for each shape")
+@pytest.mark.device("cpu")
 @pytest.mark.parametrize("call", [call_parts, call_whole, call_rotated])
 def test_every_length_has_one_program(call):
     call(1, 5)
