@@ -75,6 +75,12 @@ def test_attention_few_distinct_gradients_agree_with_fp64():
     check_attention(tensors(2, 16, 32, 2, 32, 16, torch.bfloat16), sizes)
 
 
+def test_attention_gradient_of_the_shape_of_what_is_kept_agrees_with_fp64():
+    # In fp32 the gradient of phi's second weight is as large as the logarithms of sums that the forward keeps.
+    parameters = [phi_parameters("mlp", 1, 16, torch.bfloat16) for _ in range(2)]
+    check_attention(tensors(1, 16, 16, 1, 16, 16, torch.bfloat16), SIZES, "mlp", parameters)
+
+
 def test_attention_scale_is_used():
     check_attention(tensors(1, 40, 2, 1, 16, 16), SIZES, scale=0.5)
 

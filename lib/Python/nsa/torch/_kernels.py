@@ -140,7 +140,8 @@ class Call:
 
     def _make(self, number, tensors):
         like = self._like[number]
-        if like is not None:
+        # What is kept lies in one piece of memory and is not among the tensors.
+        if like is not None and like < len(tensors):
             return torch.empty_like(tensors[like])
         shape, dtype = self.outputs[number]
         return torch.empty(shape, dtype=dtype, device=self.device)
