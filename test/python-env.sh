@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints a Python that has tools/requirements-test.txt: that of NSA_TEST_PYTHON, or of
 # a virtual environment that is made once for these requirements, outside of all
-# builds. Whoever asks while it is being made waits.
+# builds. A second caller waits while the first makes it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
