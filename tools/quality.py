@@ -17,8 +17,9 @@ The corpus is bytes: the Python sources of installed packages, each file a docum
 Whole packages are held out, and files that training has as well are left out there.
 
 A plan has `corpus` (limit of training bytes), `roots` (folders of packages, if not those
-of this Python), `model` (a configuration), `arms` (a name:
-changes of the configuration) and `rows` (length, arms, seeds, steps).
+of this Python), `model` (a configuration), `arms` (a name: changes of the configuration,
+`stages`, and `rewrite`, what stands in place of parts of the model's text) and `rows`
+(length, arms, seeds, steps).
 """
 import argparse
 import csv
@@ -83,6 +84,7 @@ def configuration(plan, arm, row, **values):
     settings = {"data.tokenizer": "shards", "train.steps": row["steps"], "train.seq_len": row["length"],
                 "train.batch_size": batch, "train.micro_batch": batch} | plan["model"] | plan["arms"][arm] | values
     stages = settings.pop("stages", None)
+    settings.pop("rewrite", None)
     sections = {}
     for key, value in settings.items():
         section, key = key.split(".")
@@ -106,6 +108,16 @@ def write(path, text):
         file.write(text)
 
 
+def rewrite(path, parts):
+    with open(path) as file:
+        text = file.read()
+    for part, instead in parts.items():
+        if part not in text:
+            jobs.fail(f"{path}: there is no '{part}' to rewrite")
+        text = text.replace(part, instead)
+    write(path, text)
+
+
 def prepare(args, plan):
     tool = os.path.join(args.build, "bin", "nsa-{}").format
     shutil.copy(tool("train"), args.folder)
@@ -123,6 +135,7 @@ def prepare(args, plan):
                 path = f"{base}.{stage}"
                 jobs.call(tool("model"), base + ".yaml", "-o", path + ".mlir",
                           *([f"--stage={stage}"] if stage > 1 else []))
+                rewrite(path + ".mlir", plan["arms"][arm].get("rewrite", {}))
                 jobs.call(tool("compile"), path + ".mlir", "-o", path + ".nsax", "--target", args.target,
                           "--precision", values["runtime"]["precision"], "--no-forward", "--allow-slow-path=spill")
             print(f"prepared {os.path.basename(base)}", flush=True)
@@ -240,8 +253,12 @@ def train(args, plan, row, key, until):
     label = f"{name(key['arm'], key['length'])}-{key['seed']}-{row['steps']}"
     directory = os.path.join(runs, label)
     begin = ["--run-name", label]
+    earlier, seconds = directory + ".seconds", 0
     if os.path.isdir(os.path.join(directory, "checkpoints")):
         begin = ["--resume", directory]
+        if os.path.exists(earlier):
+            with open(earlier) as file:
+                seconds = float(file.read())
     else:
         shutil.rmtree(directory, ignore_errors=True)
     write(directory + ".yaml", json.dumps(configuration(plan, key["arm"], row, **{
@@ -262,13 +279,15 @@ def train(args, plan, row, key, until):
             process.send_signal(signal.SIGTERM)
             process.wait()
             code = None
-    print(f"{label}: {'cut' if code is None else code}, {time.time() - began:.0f} s", flush=True)
+    seconds += time.time() - began
+    print(f"{label}: {'cut' if code is None else code}, {seconds:.0f} s", flush=True)
+    write(earlier, str(seconds))
     if code:
         with open(directory + ".log") as log:
             print("".join(log.readlines()[-5:]), flush=True)
         return False
     if code == 0:
-        note(args, key, directory, time.time() - began)
+        note(args, key, directory, seconds)
         shutil.rmtree(os.path.join(directory, "checkpoints"), ignore_errors=True)
     return True
 

@@ -15,8 +15,10 @@ PLAN = {
     "model": {"model.dim": 16, "model.n_layers": 1, "model.n_heads": 2, "model.n_kv_groups": 1, "model.d_k": 8,
               "model.d_v": 8, "model.mlp_dim": 16, "nsa.l": 8, "nsa.d": 4, "nsa.l_sel": 16, "nsa.n_sel": 3, "nsa.w": 16,
               "runtime.device": "cpu", "runtime.precision": "fp32", "train.warmup_steps": 1},
-    "arms": {"nsa": {}, "staged": {"stages": [{"share": 0.5, "seq_len": 64}, {"share": 0.5}]}},
-    "rows": [{"length": 128, "steps": 8, "seeds": [1, 2], "arms": ["nsa", "staged"]}],
+    "arms": {"nsa": {}, "staged": {"stages": [{"share": 0.5, "seq_len": 64}, {"share": 0.5}]},
+             "zero": {"rewrite": {"normal 0.02 decay": "constant 0.0 decay"}}},
+    "rows": [{"length": 128, "steps": 8, "seeds": [1, 2], "arms": ["nsa", "staged"]},
+             {"length": 128, "steps": 8, "seeds": [1], "arms": ["zero"]}],
 }
 
 
@@ -42,8 +44,9 @@ def test_quality_rowsOfAPlan_areTrainedOnce(tmp_path):
     printed = run("run", plan, folder, "--csv", table)
     rows = list(csv.DictReader(open(table)))
     assert rows[:2] == first and "nsa-128" not in printed
-    assert [(row["arm"], row["tokens"]) for row in rows[2:]] == [("staged", "1024")] * 2
+    assert [(row["arm"], row["tokens"]) for row in rows[2:]] == [("staged", "1024")] * 2 + [("zero", "1024")]
+    assert rows[4]["loss"] == "5.54518"  # log 256: no weight has a gradient
     assert rows[0]["loss"] != rows[1]["loss"] and {row["corpus"] for row in rows} == {first[0]["corpus"]}
     curves = list(csv.DictReader(open(tmp_path / "quality-curves.csv")))
     assert [row["at"] for row in curves if (row["arm"], row["seed"]) == ("nsa", "1")][-1] == "1024"
-    assert len(list(csv.DictReader(open(tmp_path / "quality-positions.csv")))) == 8
+    assert len(list(csv.DictReader(open(tmp_path / "quality-positions.csv")))) == 10
