@@ -2,6 +2,7 @@
 
 #include "runtime/Data/DocumentFile.h"
 #include "lib/Support/Files.h"
+#include "runtime/Data/TextFiles.h"
 
 #include <algorithm>
 #include <climits>
@@ -39,7 +40,7 @@ Result<DocumentFile> DocumentFile::open(const std::string &path,
   Result<InputFile> file = InputFile::open(path);
   if (!file)
     return file.takeError();
-  bool isGzip = path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0;
+  bool isGzip = endsIn(path, ".gz");
   if (!isGzip) {
     state->plain = std::move(*file);
   } else {

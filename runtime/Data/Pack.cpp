@@ -175,6 +175,10 @@ Status Packer::addFile(const std::string &path) {
   Result<size_t> got = file->read(buffer.data(), buffer.size());
   if (!got)
     return skip(got.message());
+  if (const char *format = findFormat(path, {buffer.data(), *got}))
+    return Error{"'" + path + "' holds " + format +
+                 ", which is no plain text: python -m nsa.data pack takes the "
+                 "texts in it (--exclude leaves files out)"};
   return *got < buffer.size() ? addWhole(path, buffer.data(), *got)
                               : addLong(path);
 }
@@ -361,13 +365,6 @@ static void warnAbout(const FileList &list, const PackOptions &options) {
   if (list.links > 0)
     options.warn("symbolic links not followed: " + std::to_string(list.links) +
                  ", the first is '" + list.firstLink + "'");
-  auto first = std::find_if(list.paths.begin(), list.paths.end(), isJsonLines);
-  auto count = std::count_if(first, list.paths.end(), isJsonLines);
-  if (count > 0)
-    options.warn("files of JSON lines: " + std::to_string(count) +
-                 ", the first is '" + *first +
-                 "': each line is packed as it is, with names, quotes and "
-                 "escapes; python -m nsa.data pack takes the text alone");
 }
 
 Result<Manifest> packText(const PackOptions &options) {

@@ -1,9 +1,11 @@
 //===- TextFiles.cpp - the user's files as documents ----------------------===//
 
 #include "runtime/Data/TextFiles.h"
+#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fnmatch.h>
@@ -143,11 +145,37 @@ bool isText(const uint8_t *data, size_t size) {
   return scan.finish();
 }
 
-bool isJsonLines(const std::string &path) {
-  fs::path name(path);
-  if (name.extension() == ".gz")
-    name.replace_extension();
-  return name.extension() == ".jsonl" || name.extension() == ".ndjson";
+bool endsIn(const std::string &path, std::string_view ending) {
+  return path.size() > ending.size() &&
+         std::equal(ending.rbegin(), ending.rend(), path.rbegin(),
+                    [](char a, char b) { return a == std::tolower(b); });
+}
+
+/// Whether the first two lines are objects of JSON.
+static bool isJsonLines(std::string_view text) {
+  for (int line = 0; line < 2; ++line) {
+    text.remove_prefix(
+        std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    size_t end = std::min(text.find('\n'), text.size());
+    bool isObject =
+        nlohmann::json::accept(text.substr(0, end)) && text.front() == '{';
+    if (!isObject)
+      return false;
+    text.remove_prefix(end);
+  }
+  return true;
+}
+
+const char *findFormat(const std::string &path, std::string_view beginning) {
+  std::string name =
+      endsIn(path, ".gz") ? path.substr(0, path.size() - 3) : path;
+  if (endsIn(name, ".parquet") || endsIn(name, ".arrow"))
+    return "a table";
+  if (endsIn(name, ".zst"))
+    return "what zstd compressed";
+  bool isLines = endsIn(name, ".jsonl") || endsIn(name, ".ndjson") ||
+                 (endsIn(name, ".json") && isJsonLines(beginning));
+  return isLines ? "JSON lines" : nullptr;
 }
 
 } // namespace nsa

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nsa {
@@ -73,9 +74,13 @@ private:
 /// The same for bytes in memory.
 bool isText(const uint8_t *data, size_t size);
 
-/// Whether the name says that each line is a JSON value: .jsonl or .ndjson,
-/// also with .gz.
-bool isJsonLines(const std::string &path);
+/// Whether a name ends in `ending`, in capitals or not.
+bool endsIn(const std::string &path, std::string_view ending);
+
+/// What a file holds besides plain text, such as `JSON lines` or `a table`;
+/// nothing for any other. Of a .json the beginning of its contents decides:
+/// two lines, each an object.
+const char *findFormat(const std::string &path, std::string_view beginning);
 
 } // namespace nsa
 
