@@ -16,6 +16,39 @@ using namespace nsa;
 
 namespace {
 
+/// An argument of Python as text; `what` it is, in messages.
+std::string takeText(const py::object &value, const char *what) {
+  if (!py::isinstance<py::str>(value))
+    throw PythonError(kInputError, std::string(what) + " must be text, not " +
+                                       py::repr(value).cast<std::string>());
+  return value.cast<std::string>();
+}
+
+std::string takePath(const py::object &value) {
+  try {
+    return py::module_::import("os")
+        .attr("fsdecode")(value)
+        .cast<std::string>();
+  } catch (py::error_already_set &error) {
+    raiseFrom(error, kInputError,
+              "the directory must be a path, not " +
+                  py::repr(value).cast<std::string>());
+  }
+}
+
+/// A whole number that is not negative.
+uint64_t takeCount(const py::object &value, const char *what) {
+  auto number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  uint64_t count = number ? PyLong_AsUnsignedLongLong(number.ptr()) : 0;
+  if (PyErr_Occurred()) {
+    py::error_already_set error;
+    raiseFrom(error, kInputError,
+              std::string(what) + " must be a whole number in 0..2^64-1, not " +
+                  py::repr(value).cast<std::string>());
+  }
+  return count;
+}
+
 using Lengths =
     py::array_t<uint64_t, py::array::c_style | py::array::forcecast>;
 
@@ -51,8 +84,11 @@ void finish(TokenShardsWriter &writer, const std::string &kind,
 }
 
 py::array_t<int32_t> readTokens(const TokenShards &shards,
-                                const std::string &split, uint64_t position,
-                                uint64_t count) {
+                                const py::object &name, const py::object &first,
+                                const py::object &number) {
+  std::string split = takeText(name, "the split");
+  uint64_t position = takeCount(first, "position");
+  uint64_t count = takeCount(number, "count");
   uint64_t size = take(shards.size(split), kInputError);
   // What is not there needs no memory.
   py::array_t<int32_t> out(static_cast<py::ssize_t>(std::min(count, size)));
@@ -67,8 +103,9 @@ py::array_t<int32_t> readTokens(const TokenShards &shards,
 }
 
 py::array_t<uint64_t> documents(const TokenShards &shards,
-                                const std::string &split) {
-  std::vector<uint64_t> starts = take(shards.documents(split), kInputError);
+                                const py::object &split) {
+  std::vector<uint64_t> starts =
+      take(shards.documents(takeText(split, "the split")), kInputError);
   return py::array_t<uint64_t>(static_cast<py::ssize_t>(starts.size()),
                                starts.data());
 }
@@ -76,9 +113,15 @@ py::array_t<uint64_t> documents(const TokenShards &shards,
 py::list tokenBytes(const py::bytes &text, const std::string &name) {
   py::list result;
   for (const std::string &bytes :
-       take(readTokenBytes(std::string(text), name), kInputError))
+       take(readTokenBytes(std::string(text), name), kInputError).bytes)
     result.append(py::bytes(bytes));
   return result;
+}
+
+std::pair<bool, std::string> tokenizerTraits(const py::bytes &text,
+                                             const std::string &name) {
+  TokenBytes found = take(readTokenBytes(std::string(text), name), kInputError);
+  return {found.addsBlank, found.changes};
 }
 
 } // namespace
@@ -107,8 +150,8 @@ void nsa::defineData(py::module_ &m) {
       .def_property_readonly("token_bytes", &TokenShardsWriter::tokenBytes);
   py::class_<TokenShards>(m, "Shards",
                           "A data set: token shards with their manifest.")
-      .def(py::init([](const std::string &directory) {
-             return take(TokenShards::open(directory), kInputError);
+      .def(py::init([](const py::object &directory) {
+             return take(TokenShards::open(takePath(directory)), kInputError);
            }),
            py::arg("directory"))
       .def("read", &readTokens, py::arg("split"), py::arg("position"),
@@ -118,8 +161,8 @@ void nsa::defineData(py::module_ &m) {
            "data set does not say.")
       .def(
           "size",
-          [](const TokenShards &shards, const std::string &split) {
-            return take(shards.size(split), kInputError);
+          [](const TokenShards &shards, const py::object &split) {
+            return take(shards.size(takeText(split, "the split")), kInputError);
           },
           py::arg("split"), "Tokens of a split.")
       .def(
@@ -142,6 +185,9 @@ void nsa::defineData(py::module_ &m) {
   m.def("token_bytes", &tokenBytes, py::arg("text"), py::arg("name"),
         "What each token of a tokenizer.json stands for: [bytes], empty for "
         "those that are special.");
+  m.def("tokenizer_traits", &tokenizerTraits, py::arg("text"), py::arg("name"),
+        "Whether a space is put in front of each text, and how texts are "
+        "changed before they become tokens, or nothing.");
   m.def(
       "hash64",
       [](const py::bytes &data) { return hashBytes(std::string_view(data)); },

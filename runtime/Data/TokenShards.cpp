@@ -222,15 +222,17 @@ Result<std::string> TokenShards::tokenizer() const {
 
 Status TokenShards::verify() const { return verifyShards(impl->data); }
 
-Result<std::vector<std::string>> readTokenBytes(std::string text,
-                                                const std::string &name) {
+Result<TokenBytes> readTokenBytes(std::string text, const std::string &name) {
   Result<Tokenizer> tokenizer = Tokenizer::parse(std::move(text), name);
   if (!tokenizer)
     return tokenizer.takeError();
-  std::vector<std::string> bytes(size_t(tokenizer->size()));
-  for (size_t id = 0; id < bytes.size(); ++id)
-    bytes[id] = tokenizer->bytesOf(int32_t(id));
-  return bytes;
+  TokenBytes found;
+  found.bytes.resize(size_t(tokenizer->size()));
+  for (size_t id = 0; id < found.bytes.size(); ++id)
+    found.bytes[id] = tokenizer->bytesOf(int32_t(id));
+  found.addsBlank = tokenizer->addsBlank();
+  found.changes = tokenizer->changes();
+  return found;
 }
 
 } // namespace nsa

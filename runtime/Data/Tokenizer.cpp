@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
+#include <utility>
 
 namespace nsa {
 
@@ -79,19 +81,61 @@ static std::string fromMetaspace(const std::string &token, bool byteFallback) {
   return replaceAll(token, "\u2581", " ");
 }
 
-/// Whether a part of a tokenizer is of this type, or is a sequence with such a
-/// part.
-static bool hasPart(const Json &root, const char *name, const char *type) {
+/// The parts that a part of a tokenizer is a sequence of, or it alone.
+static std::vector<Json> partsOf(const Json &root, const char *name) {
+  std::vector<Json> parts;
   auto found = root.find(name);
   if (found == root.end() || !found->is_object())
-    return false;
-  auto isOf = [&](const Json &part) {
-    return part.is_object() && part.value("type", "") == type;
-  };
+    return parts;
+  parts.push_back(*found);
   for (const char *list : {"pretokenizers", "decoders", "normalizers"})
-    if (auto parts = found->find(list); parts != found->end())
-      return std::any_of(parts->begin(), parts->end(), isOf);
-  return isOf(*found);
+    if (auto all = found->find(list); all != found->end())
+      parts.assign(all->begin(), all->end());
+  parts.erase(
+      std::remove_if(parts.begin(), parts.end(),
+                     [](const Json &part) { return !part.is_object(); }),
+      parts.end());
+  return parts;
+}
+
+static bool hasPart(const Json &root, const char *name, const char *type) {
+  std::vector<Json> parts = partsOf(root, name);
+  return std::any_of(parts.begin(), parts.end(), [&](const Json &part) {
+    return part.value("type", "") == type;
+  });
+}
+
+/// Whether a part of a normalizer or pre-tokenizer puts a space in front.
+static bool putsBlank(const Json &part) {
+  std::string type = part.value("type", "");
+  if (type == "Prepend") {
+    std::string text = part.value("prepend", "");
+    return text == " " || text == "\u2581";
+  }
+  if (type == "Metaspace" && part.contains("prepend_scheme"))
+    return part.value("prepend_scheme", "") != "never";
+  return (type == "Metaspace" || type == "ByteLevel") &&
+         part.value("add_prefix_space", true);
+}
+
+/// Whether a normalizer gives other bytes than those of the text, or than
+/// U+2581 for its spaces.
+static bool changesBytes(const Json &part) {
+  std::string type = part.value("type", "");
+  if (type == "Replace")
+    return part.value("pattern", Json()) != Json{{"String", " "}} ||
+           part.value("content", "") != "\u2581";
+  return type != "ByteLevel" && !putsBlank(part);
+}
+
+/// Whether a pre-tokenizer leaves bytes out, or puts some between others: a
+/// space in front of each of the parts that another one made.
+static bool changesBytes(const Json &part, bool isFirst) {
+  std::string type = part.value("type", "");
+  return type == "Whitespace" || type == "WhitespaceSplit" ||
+         type == "BertPreTokenizer" || type == "CharDelimiterSplit" ||
+         part.value("behavior", "") == "Removed" ||
+         (type == "ByteLevel" && !isFirst && putsBlank(part));
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,6 +199,23 @@ static std::vector<std::string> readTable(const Json &root) {
   return table;
 }
 
+/// Whether a space is put in front of a text, and names of what changes it.
+static std::pair<bool, std::string> readChanges(const Json &root) {
+  bool isBlankInFront = false;
+  std::string changes;
+  auto look = [&](const Json &part, bool changesText) {
+    isBlankInFront = isBlankInFront || putsBlank(part);
+    if (changesText)
+      changes += (changes.empty() ? "" : ", ") + part.value("type", "");
+  };
+  for (const Json &part : partsOf(root, "normalizer"))
+    look(part, changesBytes(part));
+  bool isFirst = true;
+  for (const Json &part : partsOf(root, "pre_tokenizer"))
+    look(part, changesBytes(part, std::exchange(isFirst, false)));
+  return {isBlankInFront, changes};
+}
+
 Tokenizer Tokenizer::ofBytes() {
   Tokenizer tokenizer;
   for (int byte = 0; byte < 256; ++byte)
@@ -165,8 +226,10 @@ Tokenizer Tokenizer::ofBytes() {
 Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
   Tokenizer tokenizer;
   try {
-    tokenizer.table = readTable(parseJson<Json>(text.begin(), text.end(),
-                                                /*mostNames=*/maxVocabulary));
+    Json root = parseJson<Json>(text.begin(), text.end(),
+                                /*mostNames=*/maxVocabulary);
+    tokenizer.table = readTable(root);
+    std::tie(tokenizer.blankInFront, tokenizer.textChanges) = readChanges(root);
   } catch (const std::exception &error) {
     return Error{"'" + name +
                  "' is no tokenizer to train with: " + oneLine(error.what())};

@@ -37,6 +37,14 @@ public:
   /// What a token stands for: nothing if it is special, or no token.
   std::string_view bytesOf(int32_t id) const { return table[size_t(id)]; }
 
+  /// Whether it puts a space in front of each text, which its first token has
+  /// and the text has not.
+  bool addsBlank() const { return blankInFront; }
+
+  /// How it changes texts before it chooses tokens, which then stand for other
+  /// bytes than the text's, such as `NFC, Lowercase`; nothing if it does not.
+  const std::string &changes() const { return textChanges; }
+
   /// The longest token at each place of `text`, which need not be what the
   /// library chooses. A byte that begins no token is an error.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
@@ -51,6 +59,8 @@ private:
   std::string source;
   uint64_t sourceHash = 0;
   std::vector<std::string> table;
+  bool blankInFront = false;
+  std::string textChanges;
 };
 
 /// The tokenizer of a data set, where `setting` is data.tokenizer: `byte`,

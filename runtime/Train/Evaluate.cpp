@@ -143,7 +143,8 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
 
 Result<TextSize> measureText(const ValidationWindows &data,
                              const std::vector<uint64_t> &windows,
-                             int64_t seqLen, const Tokenizer &tokenizer) {
+                             int64_t seqLen, const Tokenizer &tokenizer,
+                             int64_t endOfText) {
   std::vector<int32_t> tokens(static_cast<size_t>(seqLen)), targets = tokens,
                                                             starts = tokens;
   TextSize size;
@@ -152,10 +153,14 @@ Result<TextSize> measureText(const ValidationWindows &data,
             data.read(window, tokens.data(), targets.data(), starts.data());
         !status)
       return Error{status.message()};
-    for (int32_t target : targets) {
-      size.targets += target >= 0;
-      if (target >= 0 && target < tokenizer.size())
-        size.bytes += tokenizer.bytesOf(target).size();
+    for (size_t i = 0; i < targets.size(); ++i) {
+      size.targets += targets[i] >= 0;
+      if (targets[i] < 0 || targets[i] >= tokenizer.size())
+        continue;
+      std::string_view bytes = tokenizer.bytesOf(targets[i]);
+      bool isBlankAdded = tokenizer.addsBlank() && tokens[i] == endOfText &&
+                          bytes.substr(0, 1) == " ";
+      size.bytes += bytes.size() - isBlankAdded;
     }
   }
   return size;

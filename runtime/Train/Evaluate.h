@@ -43,14 +43,17 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const std::string &name, bool *unreadable = nullptr,
                             PositionRange positions = {});
 
-/// How many targets windows have, and the bytes that these stand for.
+/// How many targets windows have, and the bytes of text that these stand for:
+/// a space that the tokenizer puts in front of a document, which is the target
+/// behind one of `endOfText`, is none.
 struct TextSize {
   uint64_t targets = 0;
   uint64_t bytes = 0;
 };
 Result<TextSize> measureText(const ValidationWindows &data,
                              const std::vector<uint64_t> &windows,
-                             int64_t seqLen, const Tokenizer &tokenizer);
+                             int64_t seqLen, const Tokenizer &tokenizer,
+                             int64_t endOfText);
 
 } // namespace nsa
 

@@ -217,6 +217,7 @@ private:
   evaluateAtEarlierLength(const std::vector<uint64_t> &chosen, const char *why);
   Status evaluateBeforeSwitch();
   Status evaluateAfterSwitch();
+  std::string bitsText(double bits) const;
   Result<double> bitsPerByte(const std::vector<uint64_t> &chosen,
                              const EvalResult &result);
   Result<TextSize> measureHeldOut(const std::vector<uint64_t> &chosen);

@@ -180,6 +180,8 @@ Status Trainer::writeMetrics(TrainEnd end) const {
     json["val_tokens"] = final->tokens;
     if (final->bitsPerByte)
       json["val_bits_per_byte"] = *final->bitsPerByte;
+    if (final->bitsPerByte && !tokenizer->changes().empty())
+      json["val_text_after"] = tokenizer->changes();
     if (final->order1) {
       json["ngram_order1"] = *final->order1;
       json["ngram_order2"] = *final->order2;
@@ -225,8 +227,7 @@ void Trainer::printSummary(TrainEnd end) {
                 data.manifest.lossUnit());
   std::string last = text;
   if (final->bitsPerByte)
-    std::snprintf(text, sizeof text, " | %.4f bits/byte", *final->bitsPerByte),
-        last += text;
+    last += bitsText(*final->bitsPerByte);
   if (final->order1) {
     std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",
                   *final->order1, *final->order2);

@@ -26,13 +26,22 @@ Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
   return size->bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size->bytes);
 }
 
+/// Bits per byte for people, and of which text they are.
+std::string Trainer::bitsText(double bits) const {
+  char text[64];
+  std::snprintf(text, sizeof text, " | %.4f bits/byte", bits);
+  return tokenizer->changes().empty()
+             ? text
+             : text + (" of text after " + tokenizer->changes());
+}
+
 /// The text of held-out windows, which are the same in all evaluations during
 /// training.
 Result<TextSize> Trainer::measureHeldOut(const std::vector<uint64_t> &chosen) {
   if (chosen == measuredWindows)
     return measuredText;
-  Result<TextSize> size =
-      measureText(*windows, chosen, plan.seqLen, *tokenizer);
+  Result<TextSize> size = measureText(*windows, chosen, plan.seqLen, *tokenizer,
+                                      data.manifest.endOfText);
   if (size) {
     measuredWindows = chosen;
     measuredText = *size;
@@ -66,8 +75,7 @@ Status Trainer::validate() {
                 static_cast<unsigned long long>(result->tokens));
   std::string line = text;
   if (*bits > 0) {
-    std::snprintf(text, sizeof text, " | %.4f bits/byte", *bits);
-    line += text;
+    line += bitsText(*bits);
   }
   console.line(line);
   noteWrite(log->validation(state.step, result->loss));

@@ -104,11 +104,19 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// What each token of a tokenizer.json stands for, by id: nothing for one that
-/// is special. `name` is the file in messages; tokenizers whose tokens do not
-/// say their bytes are an error.
-Result<std::vector<std::string>> readTokenBytes(std::string text,
-                                                const std::string &name);
+/// What the tokens of a tokenizer.json stand for.
+struct TokenBytes {
+  /// By id: nothing for one that is special.
+  std::vector<std::string> bytes;
+  /// Whether the first token of each text has a space which the text has not.
+  bool addsBlank = false;
+  /// How texts are changed before, such as `NFC, Lowercase`; nothing if not.
+  std::string changes;
+};
+
+/// `name` is the file in messages; tokenizers whose tokens do not say their
+/// bytes are an error.
+Result<TokenBytes> readTokenBytes(std::string text, const std::string &name);
 
 } // namespace nsa
 
