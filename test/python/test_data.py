@@ -50,6 +50,21 @@ def test_write_shards_ids_read_back_in_their_width(tmp_path, rng, vocabulary, wi
     (dict(train=[[1, 2], [7, 10]]), "document 1 of the split 'train': id 10 at position 1 is not in 0..9, the vocabulary has 10"),
     (dict(train=[[-1]]), "id -1 at position 0"),
     (dict(train=[[0.5]]), "must be a row of integers, not float64"),
+    (dict(train=[[1, [2]]]), "document 0 of the split 'train' must be a row of integers"),
+    (dict(train=["ab"]), "must be a row of integers, not <U2"),
+    (dict(train=[None]), "must be a row of integers, not object"),
+    (dict(train=5), "the split 'train' must be rows of integers"),
+    (dict(train=[[1]], val=5), "the split 'val' must be rows of integers"),
+    (dict(train=[[1]], vocabulary=None), "vocabulary must be a whole number, not None"),
+    (dict(train=[[1]], vocabulary=2.5), "vocabulary must be a whole number, not 2.5"),
+    (dict(train=[[1]], vocabulary=-1), "vocabulary must be in 0..9223372036854775807, not -1"),
+    (dict(train=[[1]], end_of_text=10), "end_of_text must be in -1..9, not 10"),
+    (dict(train=[[1]], end_of_text="</s>"), "end_of_text must be a whole number, not '</s>'"),
+    (dict(train=[[1]], tokenizer=3), "tokenizer must be a path, not 3"),
+    (dict(train=[[1]], shard_tokens=1e6), "shard_tokens must be a whole number, not 1000000.0"),
+    (dict(train=[[1]], overwrite="no"), "overwrite must be True or False, not 'no'"),
+    (dict(train=[[1]], output=None), "output must be a path, not None"),
+    (dict(train=[[1]], output="a\0b"), "output must be a path, which has no NUL"),
     (dict(train=[]), "no tokens for the training split"),
     (dict(train=[[1]], vocabulary=(1 << 20) + 1), "a vocabulary has 1 to 1048576 tokens, not 1048577"),
     (dict(train=[[1]], tokenizer="nowhere.json"), "cannot read the tokenizer 'nowhere.json'"),
@@ -57,7 +72,7 @@ def test_write_shards_ids_read_back_in_their_width(tmp_path, rng, vocabulary, wi
 ])
 def test_write_shards_wrong_input_is_an_error_and_writes_nothing(tmp_path, wrong, message):
     with pytest.raises(nsa.InputError, match=re.escape(message)):
-        nsa.data.write_shards(tmp_path / "s", **{"vocabulary": 10, **wrong})
+        nsa.data.write_shards(**{"output": tmp_path / "s", "vocabulary": 10, **wrong})
     assert not (tmp_path / "s").exists()
 
 
@@ -90,11 +105,31 @@ def test_shards_damaged_files_are_errors(tmp_path):
         shards.read("train", 2, 2)
 
 
+def test_shards_wrong_arguments_are_errors(tmp_path):
+    nsa.data.write_shards(tmp_path / "s", [[1, 2], [3]], vocabulary=10)
+    shards = nsa.data.Shards(tmp_path / "s")
+    assert list(shards.read("train", np.int64(1), 2)) == [2, 3]
+    for wrong, message in (((1, 0, 1), "the split must be text, not 1"), ((None, 0, 1), "the split must be text, not None"),
+                           (("train", -1, 1), r"position must be a whole number in 0..2\^64-1, not -1"),
+                           (("train", 0.5, 1), r"position must be a whole number in 0..2\^64-1, not 0.5"),
+                           (("train", 0, "1"), r"count must be a whole number in 0..2\^64-1, not '1'"),
+                           (("train", 0, 2**64), r"count must be a whole number in 0..2\^64-1, not 18446744073709551616"),
+                           (("train", 2**64 - 1, 2**64 - 1), "of the split 'train', which has 3")):
+        with pytest.raises(nsa.InputError, match=message):
+            shards.read(*wrong)
+    for read in (shards.size, shards.documents):
+        with pytest.raises(nsa.InputError, match="the split must be text, not 0"):
+            read(0)
+    for wrong in (None, 3, [tmp_path]):
+        with pytest.raises(nsa.InputError, match="the directory must be a path, not"):
+            nsa.data.Shards(wrong)
+
+
 # Sources
 
 
 def texts(*paths, key="text"):
-    return [text for unit in _sources.list_units(paths, key) for text in unit.texts()]
+    return [text for unit in _sources.list_units(paths, key) for text, _ in unit.texts()]
 
 
 def write_lines(path, values, key="text", opened=open):
@@ -111,6 +146,50 @@ def test_sources_lines_are_read_once_wherever_units_begin(tmp_path, monkeypatch)
     for size in (1, 7, 100, 333):
         monkeypatch.setattr(_sources, "UNIT_BYTES", size)
         assert texts(tmp_path / "a.jsonl") == TEXTS, size
+
+
+@pytest.mark.parametrize("name,content,expected", [
+    ("a.json", '{"text": "a", "n": 1}\n\n{"text": "b"}\n', ["a", "b"]),
+    ("a.JSON", '{"text": "a"}', ["a"]),
+    ("a.json", '[{"text": "a"},\n {"text": "b"}]', ["a", "b"]),
+    ("a.json", '{\n "text": "a"\n}\n', ['{\n "text": "a"\n}\n']),
+    ("a.json", '{"name": "a"}', ['{"name": "a"}']),
+    ("a.json", "[1, 2]", ["[1, 2]"]),
+    ("A.JSONL.GZ", '{"text": "a"}\n', ["a"]),
+    ("a.Json.Gz", '{"text": "a"}\n{"text": "b"}', ["a", "b"]),
+    ("A.TXT.GZ", "a", ["a"]),
+])
+def test_sources_json_is_what_its_contents_are_whatever_the_case(tmp_path, name, content, expected):
+    with (gzip.open if name.lower().endswith(".gz") else open)(tmp_path / name, "wt") as file:
+        file.write(content)
+    assert texts(tmp_path) == expected
+
+
+def test_sources_hub_links_are_followed_and_others_named(tmp_path):
+    repository = tmp_path / "hub/datasets--a--b"
+    for folder in ("blobs", "refs", "snapshots/0f/data"):
+        (repository / folder).mkdir(parents=True)
+    (repository / "refs/main").write_text("0f")
+    write_lines(repository / "blobs/9c", TEXTS)
+    link = repository / "snapshots/0f/data/a.jsonl"
+    link.symlink_to("../../../blobs/9c")
+    for root in (tmp_path / "hub", repository, repository / "snapshots/0f", link):
+        assert texts(root) == TEXTS, root
+    # Older versions of the library put such links into folders of the user.
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local/b.jsonl").symlink_to(repository / "blobs/9c")
+    assert texts(tmp_path / "local") == TEXTS
+    (tmp_path / "local/c.jsonl").symlink_to(tmp_path / "d.jsonl")
+    (tmp_path / "local/e").symlink_to(tmp_path)
+    told = []
+    _sources.list_units([tmp_path / "local"], "text", warn=told.append)
+    assert told == [f"symbolic links not followed: 2, the first is '{tmp_path / 'local/e'}' (give what it stands for by its name)"]
+    (repository / "snapshots/10").mkdir()
+    with pytest.raises(nsa.InputError, match="has 2 snapshots of one data set: give one of them by its name"):
+        texts(repository)
+    (repository / "blobs/9c").unlink()
+    with pytest.raises(nsa.InputError, match="a.jsonl' is a link to '.*/9c', which is not there: the download is not complete"):
+        texts(repository / "snapshots/0f")
 
 
 @needs_zstandard
@@ -151,8 +230,9 @@ def test_sources_tables_give_their_column(tmp_path, monkeypatch):
     with pytest.raises(nsa.InputError, match="column 'id' of .* holds int64, not text"):
         texts(tmp_path / "hf", key="id")
     pyarrow.parquet.write_table(table.slice(0, 0), tmp_path / "t.parquet")
-    with pytest.raises(nsa.InputError, match="t.parquet' is empty: it has 0 rows"):
+    with pytest.raises(nsa.InputError, match="none of the 1 files has a document in"):
         texts(tmp_path / "t.parquet", key="body")
+    assert texts(tmp_path / "t.parquet", tmp_path / "hf", key="body") == [*TEXTS, None] * 2
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     with pytest.raises(nsa.InputError, match="is no parquet file"):
         texts(tmp_path / "t.parquet", key="body")
@@ -163,6 +243,9 @@ def test_sources_tables_give_their_column(tmp_path, monkeypatch):
     (b'{"text": 3}', "'text' in line 2 of '.*' is no text but int"),
     (b"[1]", "line 2 of '.*' has no 'text': it has list"),
     (b'{"text": ', "line 2 of '.*' is no JSON"),
+    (b'{"text": "a\\ud800b"}', "line 2 of '.*' has a lone surrogate at character 1"),
+    (b'{"text": ' + b"[" * 100_000, "line 2 of '.*' is no JSON"),
+    (b'{"text": "\xff"}', "line 2 of '.*' is no JSON"),
 ])
 def test_sources_wrong_lines_are_errors(tmp_path, line, message):
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "a"}\n' + line + b"\n")

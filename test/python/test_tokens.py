@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import nsa.data
+import nsa.evaluate
+from nsa.evaluate import _report
 from programs import BIN
 
 VOCABULARY = 66000
@@ -19,7 +21,7 @@ train: {{steps: 2, seq_len: 32, batch_size: 2, micro_batch: 2, warmup_steps: 1, 
 """
 
 
-def byte_level(words):
+def byte_level(words, **parts):
     """A tokenizer.json of all bytes, of words that begin with a space, and an end of text."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -28,7 +30,7 @@ def byte_level(words):
     end = len(vocabulary)
     return json.dumps({"model": {"type": "BPE", "vocab": vocabulary | {"<|endoftext|>": end}, "merges": []},
                        "added_tokens": [{"id": end, "content": "<|endoftext|>", "special": True}],
-                       "decoder": {"type": "ByteLevel"}})
+                       "decoder": {"type": "ByteLevel"}, **parts})
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,48 @@ def test_run_on_wide_tokens_samples_text_and_counts_bytes(folder):
     resumed = train(folder, "--resume", "runs/first/checkpoints/step-00000002", "--set", "train.steps=3")
     assert resumed.returncode == 1 and "tokenizer.json' is damaged: its hash is" in resumed.stderr
     (run / "checkpoints/step-00000002/tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+
+
+def test_bits_per_byte_count_no_space_of_the_tokenizer_and_say_of_which_text(tmp_path):
+    tokenizer = byte_level(["red", "green"], pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True},
+                           normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]})
+    (tmp_path / "tokenizer.json").write_text(tokenizer)
+    (tmp_path / "wide.yaml").write_text(CONFIG.replace(str(VOCABULARY), "320"))
+    documents = [[256, 257, 97, 98, 258]] * 200
+    nsa.data.write_shards(tmp_path / "data", documents, documents[:40], vocabulary=259, end_of_text=258,
+                          tokenizer=tmp_path / "tokenizer.json")
+    done = train(tmp_path, "--run-name", "run")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "runs/run/metrics.json").read_text())
+    # "red", " green", "a", "b": the first space is the tokenizer's.
+    sizes = [3, 6, 1, 1, 0]
+    windows = (5 * 40 - 1) // 32
+    counted = sum(sizes[(at + 1) % 5] for at in range(32 * windows))
+    expected = metrics["val_loss"] * 32 * windows / math.log(2) / counted
+    assert abs(metrics["val_bits_per_byte"] - expected) < 1e-9 and metrics["val_text_after"] == "NFC, Lowercase"
+    assert f" | {expected:.4f} bits/byte of text after NFC, Lowercase" in done.stdout
+    result = nsa.evaluate.loss(nsa.evaluate.Scorer(tmp_path / "runs/run"), shards=tmp_path / "data")
+    assert abs(result["bits_per_byte"] - expected) < 1e-4 and result["bytes"] == counted
+    assert f"{result['bits_per_byte']:.4f} bits/byte of text after NFC, Lowercase" in next(_report._loss(result))
+
+
+@pytest.mark.parametrize("parts,adds_blank,changes", [
+    ({}, False, ""),
+    ({"normalizer": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}, False, ""),
+    ({"pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"}}, True, ""),
+    ({"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never", "add_prefix_space": True}}, False, ""),
+    ({"normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}}, True, ""),
+    ({"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": "\u2581"}}, False, "Replace"),
+    ({"normalizer": {"type": "NFKC"}}, False, "NFKC"),
+    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "WhitespaceSplit"}, {"type": "Metaspace", "prepend_scheme": "always"}]}}, True, "WhitespaceSplit"),
+    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "behavior": "Removed"}, {"type": "ByteLevel", "add_prefix_space": True}]}}, True, "Split, ByteLevel"),
+])
+def test_traits_of_a_tokenizer_say_what_its_tokens_stand_for(parts, adds_blank, changes):
+    assert nsa._runtime.tokenizer_traits(byte_level([], **parts).encode(), "t.json") == (adds_blank, changes)
 
 
 @pytest.mark.parametrize("setting,message", [

@@ -25,12 +25,13 @@ import kills
 import poison
 import ranks
 import signals
+import sources
 import strangers
 import writes
 from lab import ROOT, Crashed, Lab, Silent, Wrong
 
 ROWS = [kills.Kills(), writes.Writes(), artefacts.Artefacts(), checkpoints.Checkpoints(), datasets.Shards(),
-        datasets.Manifests(), commands.Commands(), poison.Poison(), ranks.Ranks(), strangers.Strangers(),
+        datasets.Manifests(), sources.Sources(), commands.Commands(), poison.Poison(), ranks.Ranks(), strangers.Strangers(),
         signals.Signals()]
 COLUMNS = ["row", "made", "as they should", "silent", "by signal", "otherwise wrong"]
 
@@ -128,6 +129,8 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
             for row in rows:
                 numbers = [args.case] if keep else range(row.counts[args.full])
+                if not numbers:
+                    print(f"{row.name}: SKIPPED, no Python has what it needs (NSA_TEST_PYTHON names one)", flush=True)
                 all_counts.append(run_row(lab, row, args.seed, numbers, pool, keep))
     finally:
         if keep:

@@ -7,7 +7,7 @@ import re
 
 import numpy
 
-from nsa._runtime import InputError, token_bytes
+from nsa._runtime import InputError, token_bytes, tokenizer_traits
 from nsa.data._tokenizer import END_OF_TEXT, Tokenizer
 
 
@@ -42,6 +42,20 @@ class Text:
         return [bytes([value]) for value in range(256)] if self.kind == "byte" else []
 
     @functools.cached_property
+    def _traits(self):
+        return tokenizer_traits(self.source, self._path) if self.kind == "tokenizer" else (False, "")
+
+    @property
+    def changes(self):
+        """How text is changed before it becomes tokens, which stand for what it is then; nothing if it is not."""
+        return self._traits[1]
+
+    @functools.cached_property
+    def _blank(self):
+        """For each id, whether it begins with a space which the tokenizer may have put there."""
+        return numpy.array([self._traits[0] and value[:1] == b" " for value in self.bytes], bool)
+
+    @functools.cached_property
     def _lengths(self):
         return numpy.array([len(value) for value in self.bytes], numpy.int64)
 
@@ -67,10 +81,14 @@ class Text:
             return self._tokenizer().encoder.decode(ids)
         return bytes(ids).decode(errors="replace")
 
-    def count_bytes(self, ids):
-        """The bytes of text that ids stand for; 0 for those that are special, or unknown."""
+    def count_bytes(self, ids, first=()):
+        """The bytes of text that ids stand for; 0 for those that are special, or unknown.
+
+        `first` says where among them texts begin: a space that the tokenizer puts there is none of the text.
+        """
         ids = numpy.asarray(ids)
-        return int(self._lengths[ids[ids < len(self._lengths)]].sum())
+        begin = ids[numpy.asarray(first, numpy.int64)]
+        return int(self._lengths[ids[ids < len(self._lengths)]].sum() - self._blank[begin[begin < len(self._blank)]].sum())
 
 
 def _find_end(source):

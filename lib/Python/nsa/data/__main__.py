@@ -6,7 +6,7 @@ import sys
 from nsa import Error
 from nsa.data._pack import pack
 from nsa.data._shards import SHARD_TOKENS
-from nsa.data._tokenizer import train_tokenizer
+from nsa.data._tokenizer import Tokenizer, train_tokenizer
 
 
 def _count(text):
@@ -21,7 +21,7 @@ def _parser():
     parser = argparse.ArgumentParser(prog="python -m nsa.data", description="Token shards for nsa-train from text.")
     commands = parser.add_subparsers(dest="command", required=True)
     packing = commands.add_parser("pack", help="tokenize text into shards",
-                                  description="Tokenizes parquet, JSON lines (.gz, .zst), Arrow files of datasets and text "
+                                  description="Tokenizes parquet, JSON (.gz, .zst), Arrow files of datasets and text "
                                               "files into shards. Started again after an interruption, it goes on.")
     packing.add_argument("inputs", nargs="+", help="files and folders")
     packing.add_argument("-o", "--output", required=True, help="folder of the data set")
@@ -31,6 +31,10 @@ def _parser():
     packing.add_argument("--val-fraction", type=float, default=0.01, help="share of documents held out [0.01]")
     packing.add_argument("--workers", type=int, help="processes [one for each core]")
     packing.add_argument("--shard-tokens", type=_count, default=SHARD_TOKENS, help="tokens of a shard [100M]")
+    packing.add_argument("--max-inflated-bytes", type=_count, help="what a compressed file may inflate to; 0 takes any [1G, or "
+                         "100 times its size]")
+    packing.add_argument("--skip-bad", metavar="N", type=_count, default=0, help="leave out and name up to N documents that are "
+                         "damaged, and what follows in files that are [0]")
     packing.add_argument("--overwrite", action="store_true", help="replace the data set in the folder")
     training = commands.add_parser("train-tokenizer", help="train a byte-level BPE",
                                    description="Trains a byte-level BPE, as GPT-2's, with the end of text <|endoftext|>.")
@@ -42,6 +46,10 @@ def _parser():
     return parser
 
 
+def _warn(message):
+    print(f"nsa.data: warning: {message}", file=sys.stderr)
+
+
 def main(arguments=None):
     parsed = vars(_parser().parse_args(arguments))
     command = parsed.pop("command")
@@ -49,8 +57,10 @@ def main(arguments=None):
         if command == "pack":
             if parsed["workers"] is not None and parsed["workers"] < 1:
                 raise Error(f"--workers must be at least 1, not {parsed['workers']}")
-            counts = pack(**parsed)
+            counts = pack(**parsed, warn=_warn)
             print(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()))
+            if changes := Tokenizer(parsed["tokenizer"], parsed["end_of_text"]).changes():
+                print(f"bits per byte will be of text as the tokenizer changes it: {changes}")
             print(f"wrote {parsed['output']}/manifest.json")
         else:
             made = train_tokenizer(**parsed)

@@ -1,27 +1,29 @@
 """Text to token shards, on many processes."""
 
 import array
+import collections
 import dataclasses
 import json
 import multiprocessing
 import os
 import shutil
 import tempfile
+import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 
 from nsa._runtime import InputError, ShardWriter, hash64
+from nsa.data._arguments import fraction, path, paths, whole
 from nsa.data._progress import Progress
 from nsa.data._shards import SHARD_TOKENS, TOOL
 from nsa.data._sources import Unit, list_units
-from nsa.data._tokenizer import Tokenizer
+from nsa.data._tokenizer import BATCH, EncodeError, Tokenizer
 
 SPLITS = ("train", "val")
 # Below the output folder: what is done of a data set that is not complete.
 PARTS = ".nsa-data.parts"
-# Characters that are tokenized at once: a token takes some hundred bytes meanwhile.
-BATCH = 1 << 20
 
 
 @dataclasses.dataclass
@@ -32,6 +34,11 @@ class _Job:
     end_of_text: str | None
     val_fraction: float
     parts: str
+    names: list
+    skip_bad: int
+
+    def part(self, number):
+        return _Part(self.parts, self.names[number])
 
 
 _tokenizer = None
@@ -47,8 +54,8 @@ def _start(job):
 class _Part:
     """The files of a unit that is done. The last one that is written says so."""
 
-    def __init__(self, folder, number):
-        self.path = os.path.join(folder, f"{number:06}")
+    def __init__(self, folder, name):
+        self.path = os.path.join(folder, name)
 
     def file(self, split, kind):
         return f"{self.path}.{split}.{kind}"
@@ -57,9 +64,15 @@ class _Part:
         """What it says, or None."""
         try:
             with open(f"{self.path}.json") as file:
-                return json.load(file)
+                return {"skipped": [], **json.load(file)}
         except (OSError, ValueError):
             return None
+
+    def remove(self):
+        """Takes away what was begun, if it was."""
+        for split in SPLITS:
+            if os.path.exists(self.file(split, "ids")):
+                os.remove(self.file(split, "ids"))
 
     def write_result(self, result):
         _write_json(f"{self.path}.json", result)
@@ -72,19 +85,34 @@ def _write_json(path, value):
     os.replace(temporary, path)
 
 
+class _Skipped(list):
+    """What is wrong with documents that are left out; one too many is an error."""
+
+    def __init__(self, most):
+        super().__init__()
+        self._most = most
+
+    def add(self, message):
+        if len(self) == self._most:
+            raise InputError(message + (f" (one more than the {self._most} that --skip-bad leaves out)" if self._most else ""))
+        self.append(str(message))
+
+
 def _tokenize(job, number, unit):
     """Writes the tokens of a unit, by split, and returns what was in it."""
-    part = _Part(job.parts, number)
+    part = job.part(number)
     ids = {split: open(part.file(split, "ids"), "wb") for split in SPLITS}
     lengths = {split: array.array("Q") for split in SPLITS}
     counts = {"documents": 0, "held_out": 0, "without_text": 0, "bytes": 0, "tokens": 0}
+    skipped = _Skipped(job.skip_bad)
     digest, end = [], np.array([_tokenizer.end_of_text], _tokenizer.dtype)
-    for batch in _batches(unit.texts(), counts):
-        for text, row in zip(batch, _tokenizer.encode(batch)):
+    for batch in _batches(unit.texts(skipped.add if job.skip_bad else None), counts):
+        for (text, _), row in zip(batch, _encode(batch, skipped)):
             data = text.encode()
             value = hash64(data)
             split = "val" if value < job.val_fraction * 2**64 else "train"
-            ids[split].write(row.tobytes() + end.tobytes())
+            ids[split].write(row.tobytes())
+            ids[split].write(end.tobytes())
             lengths[split].append(len(row) + 1)
             digest.append(f"{len(data)} {value:016x}\n")
             counts["documents"] += 1
@@ -95,23 +123,29 @@ def _tokenize(job, number, unit):
         ids[split].close()
         with open(part.file(split, "lengths"), "wb") as file:
             lengths[split].tofile(file)
-    result = {**counts, "digest": hash64("".join(digest).encode())}
+    result = {**counts, "digest": hash64("".join(digest).encode()), "skipped": skipped}
     part.write_result(result)
     return result
+
+
+def _encode(batch, skipped):
+    """The ids of texts; those that the tokenizer fails on leave the batch."""
+    while True:
+        try:
+            return list(_tokenizer.encode([text for text, _ in batch]))
+        except EncodeError as error:
+            skipped.add(f"{batch[error.number][1]}: {error}")
+            del batch[error.number]
 
 
 def _batches(texts, counts):
     """Texts together, up to BATCH characters; those without text are counted."""
     batch, size = [], 0
-    for text in texts:
+    for text, place in texts:
         if not text:
             counts["without_text"] += 1
             continue
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"a document has a surrogate, which is no text: {error}") from error
-        batch.append(text)
+        batch.append((text, place))
         size += len(text)
         if size >= BATCH or len(batch) >= 1024:
             yield batch
@@ -120,14 +154,19 @@ def _batches(texts, counts):
         yield batch
 
 
-def _plan(units, tokenizer, options):
-    """What the parts belong to: another input, or other options, are another plan."""
-    def describe(unit):
-        return [unit.kind, unit.key, unit.begin, unit.end,
-                [[os.path.abspath(path), os.path.getsize(path), os.stat(path).st_mtime_ns] for path in unit.paths]]
+def _hash(value):
+    return f"{hash64(json.dumps(value).encode()):016x}"
 
-    text = json.dumps([hash64(tokenizer.text), options, [describe(unit) for unit in units]])
-    return f"{hash64(text.encode()):016x}"
+
+def _name_parts(units):
+    """Names of the parts of units, which stay where other files come, go or change."""
+    seen = collections.Counter()
+    for unit in units:
+        name = _hash([unit.kind, unit.key, unit.begin, unit.end,
+                      [[os.path.abspath(path), os.path.getsize(path), os.stat(path).st_mtime_ns] for path in unit.paths]])
+        # A file may be given twice.
+        yield f"{name}-{seen[name]}"
+        seen[name] += 1
 
 
 def _check_output(*arguments):
@@ -145,7 +184,7 @@ def _open_parts(output, plan, overwrite):
         found = None
     if found != plan and os.path.exists(folder):
         if not overwrite:
-            raise InputError(f"'{folder}' has parts of another packing that was interrupted: other files, options or "
+            raise InputError(f"'{folder}' has parts of another packing that was interrupted: other options or another "
                              "tokenizer (--overwrite discards them)")
         shutil.rmtree(folder)
     os.makedirs(folder, exist_ok=True)
@@ -154,22 +193,28 @@ def _open_parts(output, plan, overwrite):
     return folder
 
 
-def _run(job, units, workers, progress):
+def _run(job, units, workers, progress, skipped):
     """Tokenizes what is not done yet. Returns the results in order."""
-    results = [_Part(job.parts, number).result() for number in range(len(units))]
+    results = [job.part(number).result() for number in range(len(units))]
     left = [number for number, result in enumerate(results) if result is None]
 
-    def note():
+    def note(*found):
+        for result in found:
+            for message in result["skipped"]:
+                skipped.add(message)
         done = [result for result in results if result is not None]
         progress.update(len(done), sum(result["tokens"] for result in done))
 
-    note()
-    if workers == 1 or len(left) <= 1:
+    for number in left:
+        job.part(number).remove()
+    note(*filter(None, results))
+    # Damaged tables may end a process, which must not be this one.
+    if (workers == 1 or len(left) <= 1) and not any(units[number].kind in ("parquet", "arrow") for number in left):
         for number in left:
             if number == left[0]:
                 _start(job)
             results[number] = _tokenize(job, number, units[number])
-            note()
+            note(results[number])
         return results
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(workers, len(left)), context, _start, (job,)) as pool:
@@ -177,24 +222,35 @@ def _run(job, units, workers, progress):
         try:
             for future in as_completed(futures):
                 results[futures[future]] = future.result()
-                note()
+                note(results[futures[future]])
+        except BrokenProcessPool as error:
+            raise InputError(_name_lost(job, units, left)) from error
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return results
 
 
-def _assemble(writer, parts, count, dtype):
+def _name_lost(job, units, left):
+    """What was read when a process was killed: the units that were begun now and have no result."""
+    parts = {number: job.part(number) for number in left}
+    begun = [number for number, part in parts.items() if os.path.exists(part.file("train", "ids")) and part.result() is None]
+    names = sorted({path for number in begun for path in units[number].paths})
+    return (f"a process was killed, or crashed, while it read one of {', '.join(map(repr, names[:8]))}"
+            f"{', ...' if len(names) > 8 else ''}; what is done is kept, and the same command goes on, also without that file")
+
+
+def _assemble(writer, job, dtype):
     """Hands the parts to the writer of the shards, in order, some megabytes at a time."""
-    for number in range(count):
-        part = _Part(parts, number)
+    for number in range(len(job.names)):
+        part = job.part(number)
         for split in SPLITS:
             lengths = np.fromfile(part.file(split, "lengths"), np.uint64)
             with open(part.file(split, "ids"), "rb") as file:
                 for group in np.array_split(lengths, max(1, int(lengths.sum()) >> 22)):
                     ids = np.fromfile(file, dtype, int(group.sum()))
                     if len(ids) != int(group.sum()):
-                        raise InputError(f"'{part.file(split, 'ids')}' is truncated: remove '{parts}' and pack again")
+                        raise InputError(f"'{part.file(split, 'ids')}' is truncated: remove '{job.parts}' and pack again")
                     if len(ids):
                         writer.append(split, ids, group)
 
@@ -211,11 +267,11 @@ def _find_problem(documents, held_out, val_fraction):
 
 
 def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fraction=0.01, workers=None,
-         shard_tokens=SHARD_TOKENS, overwrite=False, progress=True):
+         shard_tokens=SHARD_TOKENS, max_inflated_bytes=None, skip_bad=0, overwrite=False, progress=True, warn=warnings.warn):
     """Tokenizes text into a data set for nsa-train.
 
     inputs        files and folders: parquet, JSON lines (.jsonl, .ndjson, also .gz and .zst), Arrow files as the library
-                  datasets saves them, and any other file as one document of UTF-8 text
+                  datasets saves them, .json by what is in it, and any other file as one document of UTF-8 text
     output        folder of the data set
     tokenizer     path of a tokenizer.json of the tokenizers library
     text_key      column of tables and name in JSON lines that holds the text
@@ -223,37 +279,56 @@ def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fr
                   </s>, <eos> that the tokenizer has
     val_fraction  share of the documents in the validation split, chosen by their hash
     workers       processes; by default one for each core
+    max_inflated_bytes  what a file may inflate to, 0 for any; by default 10^9, or a hundred times its size
+    skip_bad      how many bad documents, or files whose rest is lost, are left out; each is told to `warn`
     overwrite     replaces the data set in the folder
 
-    A packing that was interrupted goes on where it was when it is started again with the same arguments. Returns counts:
-    documents, without_text, bytes, tokens.
+    A packing that was interrupted goes on where it was when it is started again with the same options: what is done of files
+    that are as they were is kept, whatever became of others. Returns counts: documents, without_text, bytes, tokens, skipped.
     """
-    if not 0 <= val_fraction < 1:
-        raise InputError(f"the validation fraction must be in [0, 1), not {val_fraction}")
-    inputs, output = [os.fspath(path) for path in inputs], os.fspath(output)
-    made = Tokenizer(os.fspath(tokenizer), end_of_text)
-    units = list_units(inputs, text_key)
+    inputs, output, tokenizer = paths(inputs), path("output", output), path("tokenizer", tokenizer)
+    val_fraction = fraction("the validation fraction", val_fraction)
+    limit = None if max_inflated_bytes is None else whole("max_inflated_bytes", max_inflated_bytes)
+    workers = os.cpu_count() if workers is None else whole("workers", workers, 1)
+    made, skipped = Tokenizer(tokenizer, end_of_text), _Skipped(whole("skip_bad", skip_bad))
     options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.encoder.id_to_token(made.end_of_text)),
-               ("val_fraction", repr(float(val_fraction))), ("shard_tokens", str(shard_tokens))]
-    is_new = not os.path.exists(output)
-    _check_output(output, overwrite, made.vocabulary, shard_tokens)
-    parts = _open_parts(output, _plan(units, made, options), overwrite)
-    job = _Job(os.fspath(tokenizer), end_of_text, val_fraction, parts)
-    bar = Progress(len(units), progress)
-    results = _run(job, units, workers or os.cpu_count(), bar)
-    bar.finish()
+               ("val_fraction", repr(val_fraction)), ("shard_tokens", str(shard_tokens))]
+    try:
+        units = list_units(inputs, text_key, limit, skipped.add, warn)
+        unread, is_new = list(skipped), not os.path.exists(output)
+        _check_output(output, overwrite, made.vocabulary, whole("shard_tokens", shard_tokens))
+        parts = _open_parts(output, _hash([hash64(made.text), options]), overwrite)
+        job = _Job(tokenizer, end_of_text, val_fraction, parts, list(_name_parts(units)), skip_bad)
+        bar = Progress(len(units), progress)
+        results = _run(job, units, workers, bar, skipped)
+        bar.finish()
+        counts = _count(results, unread, val_fraction, warn)
+        if isinstance(counts, str):
+            shutil.rmtree(parts)
+            if is_new:
+                os.rmdir(output)
+            raise InputError(counts)
+        _publish(ShardWriter(output, overwrite, made.vocabulary, shard_tokens), job, made, results, counts, options)
+    except OSError as error:
+        raise InputError(f"cannot pack into '{output}': {error}") from error
+    return counts
+
+
+def _count(results, unread, val_fraction, warn):
+    """What was in the units, or what makes it no data set; tells what was skipped."""
+    skipped = [*unread, *(message for result in results for message in result["skipped"])]
+    for message in skipped:
+        warn(f"skipped: {message}")
     counts = {name: sum(result[name] for result in results) for name in ("documents", "without_text", "bytes", "tokens")}
     problem = _find_problem(counts["documents"], sum(result["held_out"] for result in results), val_fraction)
-    if problem:
-        shutil.rmtree(parts)
-        if is_new:
-            os.rmdir(output)
-        raise InputError(problem)
-    writer = ShardWriter(output, overwrite, made.vocabulary, shard_tokens)
+    return problem or {**counts, "skipped": len(skipped)}
+
+
+def _publish(writer, job, made, results, counts, options):
     writer.set_tokenizer(made.text)
-    _assemble(writer, parts, len(units), made.dtype)
+    _assemble(writer, job, made.dtype)
     digest = hash64(" ".join(str(result["digest"]) for result in results).encode())
     writer.finish(kind="text", tool=TOOL, end_of_text=made.end_of_text, options=options,
-                  counts=[(name, counts[name]) for name in ("documents", "without_text", "bytes")], source_digest=digest)
-    shutil.rmtree(parts)
-    return counts
+                  counts=[(name, counts[name]) for name in ("documents", "without_text", "bytes", "skipped")
+                          if name != "skipped" or counts[name]], source_digest=digest)
+    shutil.rmtree(job.parts)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from nsa._runtime import InputError, ShardWriter, __version__
+from nsa.data._arguments import path, whole
 
 TOOL = f"nsa.data {__version__}"
 
@@ -17,7 +18,10 @@ def dtype_for(vocabulary):
 
 def as_ids(ids, vocabulary, what):
     """`ids` as a dense row of the type of the shards, or an error that names the first id that is outside."""
-    ids = np.asarray(ids)
+    try:
+        ids = np.asarray(ids)
+    except Exception as error:
+        raise InputError(f"{what} must be a row of integers: {' '.join(str(error).split())}") from error
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InputError(f"{what} must be a row of integers, not {ids.dtype} of shape {ids.shape}")
     outside = (ids < 0) | (ids >= vocabulary)
@@ -25,6 +29,13 @@ def as_ids(ids, vocabulary, what):
         at = int(outside.argmax())
         raise InputError(f"{what}: id {ids[at]} at position {at} is not in 0..{vocabulary - 1}, the vocabulary has {vocabulary}")
     return np.ascontiguousarray(ids, dtype_for(vocabulary))
+
+
+def _rows(documents, split):
+    try:
+        return iter(documents)
+    except Exception as error:
+        raise InputError(f"the split '{split}' must be rows of integers: {error}") from error
 
 
 def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokenizer=None, overwrite=False,
@@ -41,10 +52,14 @@ def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokeniz
 
     An id that is not below the vocabulary is an nsa.InputError that names it, its document and its position.
     """
-    writer = ShardWriter(str(output), overwrite, vocabulary, shard_tokens)
+    if not isinstance(overwrite, (bool, np.bool_)):
+        raise InputError(f"overwrite must be True or False, not {overwrite!r:.80}")
+    vocabulary, shard_tokens = whole("vocabulary", vocabulary), whole("shard_tokens", shard_tokens)
+    end_of_text = whole("end_of_text", end_of_text, -1, max(vocabulary - 1, 0))
+    writer = ShardWriter(path("output", output), bool(overwrite), vocabulary, shard_tokens)
     if tokenizer is not None:
         try:
-            with open(tokenizer, "rb") as file:
+            with open(path("tokenizer", tokenizer), "rb") as file:
                 writer.set_tokenizer(file.read())
         except OSError as error:
             raise InputError(f"cannot read the tokenizer '{tokenizer}': {error.strerror}") from error
@@ -53,7 +68,7 @@ def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokeniz
             continue
         if isinstance(documents, np.ndarray) and documents.ndim == 1 and documents.dtype != object:
             documents = [documents]
-        for number, document in enumerate(documents):
+        for number, document in enumerate(_rows(documents, split)):
             ids = as_ids(document, vocabulary, f"document {number} of the split '{split}'")
             if len(ids):
                 writer.append(split, ids, np.array([len(ids)], np.uint64))

@@ -1,22 +1,19 @@
-"""Texts in files: what there is to read, in units that processes share, and their documents."""
+"""Texts in files: what there is to read, in units that processes share."""
 
 import dataclasses
-import gzip
-import io
+import itertools
 import json
 import os
 
 from nsa._runtime import InputError
-from nsa.data._optional import require
+from nsa.data import _documents
+from nsa.data._documents import Bad
+from nsa.data._inflate import COMPRESSED, open_bytes
 
 # Bytes of a file, or of small files together, that are one unit of work.
 UNIT_BYTES = 64 << 20
-# Texts that are read from a table at once.
-ROWS = 256
 
-PARQUET = (".parquet",)
-LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst", ".json.gz", ".json.zst")
-ARROW = (".arrow",)
+KINDS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "lines", ".ndjson": "lines", ".json": "json"}
 # What a datasets folder keeps beside its arrow files.
 ARROW_NOTES = ("dataset_info.json", "state.json", "dataset_dict.json")
 
@@ -25,10 +22,11 @@ ARROW_NOTES = ("dataset_info.json", "state.json", "dataset_dict.json")
 class Unit:
     """A part of the input that one process reads from begin to end.
 
-    kind   parquet, lines, arrow or text
+    kind   parquet, lines, array (of objects, in JSON), arrow or text
     paths  its files; one, unless they are texts
     begin  first row group of a parquet file, first byte of a file of JSON lines
     end    one behind the last
+    limit  bytes that a file may inflate to, 0 for any; None for 10^9, or a hundred times its size
     """
 
     kind: str
@@ -36,41 +34,103 @@ class Unit:
     key: str
     begin: int = 0
     end: int = -1
+    limit: int | None = None
 
-    def texts(self):
-        """The documents; None for one that has no text."""
-        return {"parquet": _parquet_texts, "lines": _line_texts, "arrow": _arrow_texts, "text": _file_texts}[self.kind](self)
+    def texts(self, skip=None):
+        """(text, where it is) of each document; the text is None if it has none.
+
+        What is damaged is an InputError, or is told to `skip`, and the next document is read.
+        """
+        for item in _documents.read(self, goes_on=skip is not None):
+            if not isinstance(item, Bad):
+                yield item
+            elif skip is None:
+                raise InputError(item)
+            else:
+                skip(item)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# What there is to read
-# ----------------------------------------------------------------------------------------------------------------------
+def list_units(inputs, key, limit=None, skip=None, warn=None):
+    """The units of files and folders, in an order that depends on the names alone.
 
-def list_units(inputs, key):
-    """The units of files and folders, in an order that depends on the names alone."""
-    units, texts, size = [], [], 0
-    for path in _list_files(inputs):
-        name = os.path.basename(path).lower()
-        if name.endswith(PARQUET):
-            units += _parquet_units(path, key)
-        elif name.endswith(LINES):
-            units += _line_units(path, key)
-        elif name.endswith(ARROW):
-            units.append(Unit("arrow", (path,), key))
-        else:
+    `skip` is told of files that are damaged, which is an error otherwise, and `warn` of links that are not followed.
+    """
+    units, texts, size, files = [], [], 0, 0
+    for path in _list_files(inputs, warn):
+        files += 1
+        kind = _find_kind(path, key, limit)
+        if kind == "text":
             texts.append(path)
             size += os.path.getsize(path)
             if size >= UNIT_BYTES:
-                units.append(Unit("text", tuple(texts), key))
+                units.append(Unit("text", tuple(texts), key, limit=limit))
                 texts, size = [], 0
+        for item in _units_of(path, kind, key, limit):
+            if not isinstance(item, Bad):
+                units.append(item)
+            elif skip is None:
+                raise InputError(item)
+            else:
+                skip(item)
     if texts:
-        units.append(Unit("text", tuple(texts), key))
+        units.append(Unit("text", tuple(texts), key, limit=limit))
     if not units:
-        raise InputError("there are no files to pack in " + ", ".join(f"'{path}'" for path in inputs))
+        what = f"none of the {files} files has a document" if files else "there are no files to pack"
+        raise InputError(f"{what} in " + ", ".join(f"'{path}'" for path in inputs))
     return units
 
 
-def _list_files(inputs):
+def _units_of(path, kind, key, limit):
+    if kind == "parquet":
+        for item in _documents.guard(path, _documents.row_groups(path, key, UNIT_BYTES)):
+            yield item if isinstance(item, Bad) else Unit(kind, (path,), key, *item, limit)
+    elif kind == "lines" and not path.lower().endswith(COMPRESSED):
+        size = os.path.getsize(path)
+        for begin in range(0, size, UNIT_BYTES):
+            yield Unit(kind, (path,), key, begin, min(begin + UNIT_BYTES, size))
+    elif kind != "text":
+        yield Unit(kind, (path,), key, limit=limit)
+
+
+def _find_kind(path, key, limit):
+    """The kind of the units of a file. Of a .json, its contents decide."""
+    name, ending = os.path.splitext(path.lower())
+    packed = ending in COMPRESSED
+    kind = KINDS.get(os.path.splitext(name)[1] if packed else ending, "text")
+    if kind == "json":
+        return _find_json_kind(path, key, limit)
+    return "text" if packed and kind != "lines" else kind
+
+
+def _find_json_kind(path, key, limit):
+    """lines if one of the first lines is an object of its own, array if it may be one of objects, text otherwise."""
+    try:
+        with open_bytes(path, limit) as file:
+            lines = (line.strip() for line in iter(lambda: file.readline(UNIT_BYTES), b""))
+            first = list(itertools.islice(filter(None, lines), 8))
+    except InputError:
+        raise
+    except Exception:
+        # Reading it as lines says why.
+        return "lines"
+    if not first or first[0].lstrip(b"\xef\xbb\xbf")[:1] == b"[":
+        return "array" if first else "text"
+    for line in first:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and (len(first) > 1 or key in record):
+            return "lines"
+    return "text"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Folders
+# ----------------------------------------------------------------------------------------------------------------------
+
+def _list_files(inputs, warn):
+    links = []
     for root in inputs:
         root = os.fspath(root)
         if os.path.isfile(root):
@@ -80,138 +140,36 @@ def _list_files(inputs):
             raise InputError(f"there is no file or folder '{root}'")
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            is_arrow = any(name.endswith(ARROW) for name in names)
+            links += [path for path in (os.path.join(folder, name) for name in folders) if os.path.islink(path)]
+            _enter_hub(folder, folders)
+            is_arrow = any(name.lower().endswith(".arrow") for name in names)
             for name in sorted(names):
                 path = os.path.join(folder, name)
-                hidden = name.startswith(".") or os.path.islink(path) or not os.path.isfile(path)
-                if not hidden and name != "dataset_dict.json" and not (is_arrow and name in ARROW_NOTES):
+                if name.startswith(".") or name == "dataset_dict.json" or (is_arrow and name in ARROW_NOTES):
+                    continue
+                if os.path.islink(path) and not _is_hub_link(path):
+                    links.append(path)
+                elif os.path.isfile(path):
                     yield path
+    if links and warn:
+        warn(f"symbolic links not followed: {len(links)}, the first is '{links[0]}' (give what it stands for by its name)")
 
 
-def _open_parquet(path):
-    parquet = require("pyarrow.parquet", f"'{path}'")
-    try:
-        return parquet.ParquetFile(path, memory_map=True)
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' is no parquet file: {error}") from error
+def _enter_hub(folder, folders):
+    """Of a repository in a cache of the Hugging Face hub, the files of its snapshot are taken, by their names."""
+    if {"blobs", "snapshots"} <= set(folders):
+        snapshots = os.listdir(os.path.join(folder, "snapshots"))
+        if len(snapshots) > 1:
+            raise InputError(f"'{folder}/snapshots' has {len(snapshots)} snapshots of one data set: give one of them by its name")
+        folders[:] = ["snapshots"]
 
 
-def _check_column(path, schema, key):
-    if key not in schema.names:
-        raise InputError(f"'{path}' has no column '{key}': its columns are {', '.join(schema.names)} (--text-key names one)")
-    kind = str(schema.field(key).type)
-    if kind not in ("string", "large_string", "string_view"):
-        raise InputError(f"column '{key}' of '{path}' holds {kind}, not text (--text-key names another one)")
-
-
-def _parquet_units(path, key):
-    file = _open_parquet(path)
-    _check_column(path, file.schema_arrow, key)
-    if file.metadata.num_rows == 0:
-        raise InputError(f"'{path}' is empty: it has 0 rows")
-    begin = size = 0
-    for group in range(file.num_row_groups):
-        size += file.metadata.row_group(group).total_byte_size
-        if size >= UNIT_BYTES or group + 1 == file.num_row_groups:
-            yield Unit("parquet", (path,), key, begin, group + 1)
-            begin, size = group + 1, 0
-
-
-def _line_units(path, key):
-    if path.endswith((".gz", ".zst")):
-        return [Unit("lines", (path,), key)]
-    size = os.path.getsize(path)
-    return [Unit("lines", (path,), key, begin, min(begin + UNIT_BYTES, size)) for begin in range(0, size, UNIT_BYTES)]
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Documents
-# ----------------------------------------------------------------------------------------------------------------------
-
-def _parquet_texts(unit):
-    file = _open_parquet(unit.paths[0])
-    for batch in file.iter_batches(ROWS, row_groups=range(unit.begin, unit.end), columns=[unit.key]):
-        yield from batch.column(0).to_pylist()
-
-
-def _arrow_texts(unit):
-    pyarrow = require("pyarrow", f"'{unit.paths[0]}'")
-    path = unit.paths[0]
-    with pyarrow.memory_map(path) as source:
-        try:
-            # What datasets writes, then what others do.
-            try:
-                batches = reader = pyarrow.ipc.open_stream(source)
-            except pyarrow.ArrowInvalid:
-                reader = pyarrow.ipc.open_file(source)
-                batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            _check_column(path, reader.schema, unit.key)
-            for batch in batches:
-                column = batch.column(unit.key)
-                for at in range(0, len(column), ROWS):
-                    yield from column.slice(at, ROWS).to_pylist()
-        except pyarrow.ArrowInvalid as error:
-            raise InputError(f"'{path}' is no Arrow file: {error}") from error
-
-
-def _open(path):
-    """The bytes of a file, whether compressed or not."""
-    if path.endswith(".gz"):
-        return gzip.open(path, "rb")
-    if path.endswith(".zst"):
-        zstandard = require("zstandard", f"'{path}'")
-        file = open(path, "rb")
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, closefd=True, read_across_frames=True), 1 << 20)
-    return open(path, "rb")
-
-
-def _line_texts(unit):
-    """A line belongs to the unit in which it begins."""
-    path = unit.paths[0]
-    with _open(path) as file:
-        at = unit.begin
-        if unit.begin > 0:
-            file.seek(unit.begin - 1)
-            at += len(file.readline()) - 1
-        number = 0
-        while unit.end < 0 or at < unit.end:
-            try:
-                line = file.readline()
-            except Exception as error:
-                raise InputError(f"'{path}' is damaged: {error}") from error
-            if not line:
-                break
-            number += 1
-            place = f"line {number}" if unit.begin == 0 else f"the line at byte {at}"
-            at += len(line)
-            if line.strip():
-                yield _line_text(line, unit.key, f"{place} of '{path}'")
-
-
-def _line_text(line, key, place):
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{place} is no JSON: {error}") from error
-    if not isinstance(record, dict) or key not in record:
-        names = ", ".join(record) if isinstance(record, dict) else type(record).__name__
-        raise InputError(f"{place} has no '{key}': it has {names} (--text-key names one)")
-    text = record[key]
-    if text is not None and not isinstance(text, str):
-        raise InputError(f"'{key}' in {place} is no text but {type(text).__name__}")
-    return text
-
-
-def _file_texts(unit):
-    """A file is a document; what is binary, or no UTF-8, has no text."""
-    for path in unit.paths:
-        try:
-            with _open(path) as file:
-                data = file.read()
-        except OSError as error:
-            raise InputError(f"cannot read '{path}': {error}") from error
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = None
-        yield None if text is None or "\0" in text else text
+def _is_hub_link(path):
+    """Whether a link stands for a file of a hub's cache, which has to be there."""
+    target = os.path.realpath(path)
+    repository, blobs = os.path.split(os.path.dirname(target))
+    if blobs != "blobs" or not os.path.isdir(os.path.join(repository, "snapshots")):
+        return False
+    if not os.path.isfile(target):
+        raise InputError(f"'{path}' is a link to '{target}', which is not there: the download is not complete")
+    return True

@@ -7,6 +7,9 @@ import numpy
 
 from nsa._runtime import InputError
 from nsa.data import Shards
+from nsa.data._arguments import paths
+from nsa.data._sources import list_units
+from nsa.data._tokenizer import EncodeError
 from nsa.evaluate._scores import check_vocabulary
 
 
@@ -15,11 +18,15 @@ _TOKENS = 1 << 24
 
 
 class _Stream:
-    """Tokens in a row, and where documents begin in it; no array if nobody knows."""
+    """Tokens in a row, and where documents begin in it; no array if nobody knows.
 
-    def __init__(self, name, size, read, starts):
+    `blanks` are those with a space that the tokenizer put in front, if it does so; all, unless it is said.
+    """
+
+    def __init__(self, name, size, read, starts, blanks=None):
         self.name, self.size, self.read = name, size, read
         self._starts = numpy.asarray(starts, numpy.int64)
+        self._blanks = self._starts if blanks is None else blanks
 
     def starts_within(self, begin, count):
         """Where documents begin among `count` tokens from `begin` on."""
@@ -27,6 +34,11 @@ class _Stream:
             raise InputError(f"{self.name} does not say where documents begin, which data.isolate_documents needs")
         first, last = numpy.searchsorted(self._starts, [begin, begin + count])
         return self._starts[first:last]
+
+    def blanks_within(self, begin, count):
+        """Which of `count` tokens from `begin` on have a space of the tokenizer in front, if it puts one there."""
+        first, last = numpy.searchsorted(self._blanks, [begin, begin + count])
+        return self._blanks[first:last] - begin
 
     def document_lengths(self, begin, count):
         """For each of `count` tokens from `begin` on, how many its document has; None if nobody knows."""
@@ -65,18 +77,24 @@ def _find_documents(shards, split):
 
 def _open_text(scorer, files, text_key):
     """Documents one behind the other, each ended as in training; what ends one comes before the first as well."""
-    from nsa.data._sources import list_units
-    texts = [text for unit in list_units(files, text_key) for text in unit.texts() if text]
-    if not texts:
+    found = [item for unit in list_units(paths(files), text_key) for item in unit.texts() if item[0]]
+    if not found:
         raise InputError("there is no text in " + ", ".join(f"'{file}'" for file in files))
-    rows = scorer.text.encode(texts)
+    texts = [text for text, _ in found]
+    try:
+        rows = list(scorer.text.encode(texts))
+    except EncodeError as error:
+        raise InputError(f"{found[error.number][1]}: {error}") from error
     end = [] if scorer.text.end is None else [scorer.text.end]
     ids = numpy.concatenate([numpy.array(end, numpy.int32)] +
                             [numpy.append(row, end).astype(numpy.int32) for row in rows])
     check_vocabulary(scorer, int(ids.max()) + 1, "the text")
     lengths = numpy.array([len(row) + len(end) for row in rows])
     starts = numpy.cumsum(lengths) - lengths + len(end)
-    return _Stream(", ".join(map(str, files)), len(ids), lambda begin, count: ids[begin:begin + count], starts)
+    # Most tokenizers put none in front of a space.
+    is_added = [scorer.text.count_bytes(row) > len(text.encode()) for text, row in zip(texts, rows)]
+    return _Stream(", ".join(map(str, files)), len(ids), lambda begin, count: ids[begin:begin + count], starts,
+                   starts[is_added])
 
 
 def _choose(stream, length, count, partial):
@@ -121,7 +139,7 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
     model with data.isolate_documents, each document in a window is a sequence of its own.
 
     Returns a dict: loss (nats per token), perplexity, bits_per_byte (None where tokens stand for
-    no text), tokens, windows; by_position in the window, counted from 1, and by_document_length
+    no text; of text_after, where the tokenizer changes text before), tokens, windows; by_position in the window, counted from 1, and by_document_length
     in tokens with the one that ends it (None where the data set does not say where documents
     begin): lists of {from, to, tokens, loss}.
     """
@@ -135,7 +153,8 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
     for begin, first, row, nats in _scored(scorer, _pieces(stream, chosen, scorer.is_isolated)):
         total += float(nats.sum())
         tokens += len(nats)
-        size += scorer.text.count_bytes(row[1:]) if is_text else 0
+        if is_text:
+            size += scorer.text.count_bytes(row[1:], stream.blanks_within(begin + first + 1, len(nats)))
         positions.add(first + numpy.arange(1, len(row)), nats)
         documents = stream.document_lengths(begin + first + 1, len(nats))
         if documents is not None:
@@ -146,6 +165,7 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
     return {"data": stream.name, "windows": len(chosen), "seq_len": scorer.longest, "tokens": tokens, "loss": mean,
             "perplexity": math.exp(min(mean, 700.0)), "bytes": size or None,
             "bits_per_byte": total / math.log(2) / size if size else None,
+            "text_after": scorer.text.changes if size and scorer.text.changes else None,
             "by_position": positions.rows(), "by_document_length": lengths.rows() or None}
 
 

@@ -13,6 +13,8 @@ def _range(row):
 
 def _loss(result):
     unit = "" if result["bits_per_byte"] is None else f" | {result['bits_per_byte']:.4f} bits/byte"
+    if result["text_after"]:
+        unit += f" of text after {result['text_after']}"
     yield (f"loss {result['loss']:.4f} nats/token{unit} | perplexity {result['perplexity']:.3f} | {result['data']}: "
            f"{result['tokens']:,} tokens in {result['windows']:,} windows of {result['seq_len']:,}")
     for title, key in (("position", "by_position"), ("document length", "by_document_length")):

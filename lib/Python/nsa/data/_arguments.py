@@ -1,0 +1,46 @@
+"""Arguments of other types than asked for, as errors of nsa."""
+
+import numbers
+import operator
+import os
+
+from nsa._runtime import InputError
+
+
+def whole(name, value, least=0, most=2**63 - 1):
+    """`value` as a whole number between two."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, not {value!r:.80}") from None
+    if not least <= number <= most:
+        raise InputError(f"{name} must be in {least}..{most}, not {number}")
+    return number
+
+
+def fraction(name, value):
+    """`value` as a number in [0, 1)."""
+    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
+        raise InputError(f"{name} must be in [0, 1), not {value!r:.80}")
+    return float(value)
+
+
+def path(name, value):
+    """`value` as the text of a path."""
+    try:
+        found = os.fsdecode(value)
+    except TypeError:
+        raise InputError(f"{name} must be a path, not {value!r:.80}") from None
+    if "\0" in found:
+        raise InputError(f"{name} must be a path, which has no NUL: {found!r:.80}")
+    return found
+
+
+def paths(value):
+    """One path or several, as texts."""
+    if isinstance(value, (str, bytes, os.PathLike)):
+        value = [value]
+    try:
+        return [path("each of the inputs", one) for one in value]
+    except TypeError:
+        raise InputError(f"the inputs must be paths, not {value!r:.80}") from None
