@@ -9,7 +9,8 @@ import pytest
 
 import nsa
 from nsa.evaluate import __main__ as tool
-from nsa.evaluate import Scorer, choices, copying, loss, needle, recall
+from nsa.evaluate import Scorer, _choices, _loss, choices, copying, loss, needle, recall
+from nsa._text import Text
 from programs import run_programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -79,6 +80,26 @@ def test_loss_on_text_counts_every_byte(folder, scorer):
         logits = model.logits(window[:-1]).astype(np.float64)
         total += (np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(window) - 1), window[1:]]).sum()
     assert abs(result["loss"] - total / result["tokens"]) < 1e-6
+
+
+def test_bytes_of_text_are_those_of_the_files(scorer, tmp_path):
+    """Also where the tokenizer puts a space in front, which it does not before one that is there."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=280, special_tokens=["</s>"], show_progress=False,
+                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    texts = ["one two", " three", "\nfour", "é five"]
+    made.train_from_iterator(texts, trainer)
+    made.save(str(tmp_path / "tokenizer.json"))
+    blind = Oracle(scorer, lambda context: -1)
+    blind.text, blind.is_isolated = Text(tmp_path, ""), False
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_loss, "check_vocabulary", lambda *_: None)
+        for longest in (512, 4):
+            blind.longest = longest
+            assert loss(blind, files=[tmp_path / "a.jsonl"])["bytes"] == sum(len(text.encode()) for text in texts)
 
 
 class Oracle:
@@ -176,6 +197,21 @@ def test_choices_by_sum_by_character_and_by_token(folder, scorer, tmp_path):
     assert result["items"] == 2 and abs(result["chance"] - (1 / 3 + 1 / 2) / 2) < 1e-12 and result["truncated"] == 0
 
 
+@pytest.mark.parametrize("item,context", [
+    ({"context": "Rain fell.", "question": "What fell?"}, "Rain fell. What fell?"),
+    ({"ctx": "Rain\n", "query": "What?"}, "Rain\nWhat?"),
+    ({"context": "", "question": "What?"}, "What?"),
+    ({"context": "Rain", "question": ""}, "Rain"),
+    ({"question": "What?", "id": 3}, "What?"),
+    ({"ind": 4, "activity_label": "a", "ctx_a": "She", "ctx_b": "ran", "ctx": "She ran", "source_id": "s", "split": "val",
+      "split_type": "zeroshot"}, "She ran"),
+])
+def test_choices_read_the_context_and_then_the_question(tmp_path, item, context):
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps({**item, "choices": ["a", "b"], "answer": 1}))
+    assert _choices.read_items(path) == [(context, ["a", "b"], 1)]
+
+
 def test_choices_longer_than_the_model_lose_their_beginning(scorer, tmp_path):
     path = tmp_path / "long.jsonl"
     path.write_text(json.dumps({"context": "one " * 100, "choices": ["two", "three"], "answer": 1}))
@@ -227,6 +263,13 @@ def test_misuse_is_an_error_with_both_values(folder, capsys, monkeypatch, tmp_pa
 @pytest.mark.parametrize("line,message", [
     ("{", "line 1 of 'items' is no JSON"),
     ("[]", "line 1 of 'items' is a list, expected an object"),
+    ('{"context": "a", "choices": ["b", "c"], "answer": 0, "hint": 1}',
+     'line 1 of \'items\' has the unknown key "hint": known are context, ctx, question, '),
+    ('{"context": "a", "ctx": "b", "choices": ["b", "c"], "answer": 0}',
+     "line 1 of 'items' has both context and ctx, which are one thing"),
+    ('{"context": "a", "question": 3, "choices": ["b", "c"], "answer": 0}',
+     "the context in line 1 of 'items' is a int, expected text"),
+    ("[" * 100_000, "line 1 of 'items' is no JSON"),
     ('{"choices": ["a", "b"], "answer": 0}',
      "line 1 of 'items' has none of context, ctx, question, query: it has choices, answer"),
     ('{"context": "a", "choices": ["b"], "answer": 0}',

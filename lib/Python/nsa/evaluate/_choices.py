@@ -5,28 +5,46 @@ import json
 from nsa._runtime import InputError
 
 # Names that data sets have for the same.
-_CONTEXT, _CHOICES, _ANSWER = ("context", "ctx", "question", "query"), ("choices", "endings"), ("answer", "label",
-                                                                                                "gold")
+_CONTEXT, _QUESTION = ("context", "ctx"), ("question", "query")
+_CHOICES, _ANSWER = ("choices", "endings"), ("answer", "label", "gold")
+# What says nothing about the text: numbers of items, and what HellaSwag has beside it and, in `ctx`, together.
+_NOTES = ("id", "ind", "activity_label", "ctx_a", "ctx_b", "source_id", "split", "split_type")
 
 
 def _find(record, names, place):
-    for name in names:
-        if name in record:
-            return record[name]
-    raise InputError(f"{place} has none of {', '.join(names)}: it has {', '.join(record) or 'nothing'}")
+    found = [name for name in names if name in record]
+    if not found:
+        raise InputError(f"{place} has none of {', '.join(names)}: it has {', '.join(record) or 'nothing'}")
+    if len(found) > 1:
+        raise InputError(f"{place} has both {found[0]} and {found[1]}, which are one thing")
+    return record[found[0]]
+
+
+def _find_context(record, place):
+    """The context, and the question behind it, if there is one."""
+    parts = [_find(record, names, place) for names in (_CONTEXT, _QUESTION) if any(name in record for name in names)]
+    if not parts:
+        _find(record, _CONTEXT + _QUESTION, place)
+    for part in parts:
+        if not isinstance(part, str):
+            raise InputError(f"the context in {place} is a {type(part).__name__}, expected text")
+    return "".join(_split(*parts)) if all(parts) and len(parts) == 2 else parts[-1] or parts[0]
 
 
 def _read_item(line, place):
     """(context, choices, index of the right one)"""
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{place} is no JSON: {error}") from error
     if not isinstance(record, dict):
         raise InputError(f"{place} is a {type(record).__name__}, expected an object")
-    context, choices, answer = (_find(record, names, place) for names in (_CONTEXT, _CHOICES, _ANSWER))
-    if not isinstance(context, str):
-        raise InputError(f"the context in {place} is a {type(context).__name__}, expected text")
+    known = _CONTEXT + _QUESTION + _CHOICES + _ANSWER + _NOTES
+    for name in record:
+        if name not in known:
+            raise InputError(f"{place} has the unknown key {json.dumps(name)[:80]}: known are {', '.join(known)}")
+    context = _find_context(record, place)
+    choices, answer = (_find(record, names, place) for names in (_CHOICES, _ANSWER))
     if not isinstance(choices, list) or len(choices) < 2 or not all(
             isinstance(text, str) and text.strip() for text in choices):
         raise InputError(f"the choices in {place} are {json.dumps(choices)[:80]}, expected two or more texts")
