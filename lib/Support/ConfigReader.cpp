@@ -547,6 +547,23 @@ static Status applyOverride(const std::string &text, RunConfig &config) {
   return {};
 }
 
+/// Whether the passes of a step are those that batch_size and micro_batch give.
+static bool followsBatch(int64_t passes, int64_t batch, int64_t micro) {
+  return batch % micro == 0 && passes == batch / micro;
+}
+
+/// Whether they are in the configuration and all its stages.
+static bool followsBatches(const RunConfig &config) {
+  int64_t passes = config.train.accumulateGradBatches;
+  return followsBatch(passes, config.train.batchSize,
+                      config.train.microBatch) &&
+         std::all_of(config.stages.begin(), config.stages.end(),
+                     [&](const StageConfig &stage) {
+                       return followsBatch(passes, stage.batchSize,
+                                           stage.microBatch);
+                     });
+}
+
 Result<RunConfig> nsa::parseConfig(const std::string &text,
                                    const std::string &name,
                                    const std::vector<std::string> &overrides) {
@@ -554,19 +571,26 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
   Reader reader(text, name);
   if (Status status = reader.read(config); !status)
     return Error{status.message()};
+  bool follows = followsBatches(config);
   for (const std::string &override : overrides)
     if (Status status = applyOverride(override, config); !status)
       return Error{status.message()};
-  auto isGiven = [&](const std::string &path) {
+  auto isOverridden = [&](const std::string &path) {
     auto sets = [&](const std::string &text) {
       return text.compare(0, path.size() + 1, path + "=") == 0;
     };
-    return reader.isGiven(path) ||
-           std::any_of(overrides.begin(), overrides.end(), sets);
+    return std::any_of(overrides.begin(), overrides.end(), sets);
+  };
+  auto isGiven = [&](const std::string &path) {
+    return reader.isGiven(path) || isOverridden(path);
   };
   if (Status status = reader.fillStages(config, isGiven("train.steps"));
       !status)
     return Error{status.message()};
+  // What followed in the file follows where a later level changes the batch.
+  if (follows && !isOverridden("train.accumulate_grad_batches") &&
+      !followsBatches(config))
+    config.train.accumulateGradBatches = 0;
   if (Status status = validateConfig(config, isGiven); !status)
     return reader.locate(status.message());
   return config;

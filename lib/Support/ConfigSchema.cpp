@@ -117,9 +117,10 @@ void addModel(std::vector<ConfigField> &fields) {
          "logits become cap * tanh(logits / cap); 0 leaves it out");
   s.text("attention", &C::attention, {"nsa", "dense", "window"},
          "three gated branches, all tokens so far, or the window alone");
-  s.text("layers", &C::layers, {},
-         "attention by layer, as 'dense, nsa*10, window:256'; '' is the same "
-         "in all");
+  s.text(
+      "layers", &C::layers, {},
+      "attention by layer, as 'dense, nsa*10, window:256'; one kind alone is "
+      "that of all layers, '' what attention says");
 }
 
 void addNsa(std::vector<ConfigField> &fields) {
@@ -176,8 +177,10 @@ void addTrain(std::vector<ConfigField> &fields) {
                    "global sequences per optimizer step");
   s.number("micro_batch", &C::microBatch, 1, 1 << 20,
            "sequences per pass; divides batch_size");
-  s.number("accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
-           "passes per optimizer step; 0 derives it");
+  s.number(
+      "accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
+      "passes per optimizer step; 0 derives it, as does another batch_size "
+      "or micro_batch of --set or a stage");
   s.fixed().text("optimizer", &C::optimizer, {"adamw", "lion", "muon"},
                  "how gradients become updates; muon has adamw for "
                  "embeddings, norms, gates, head");

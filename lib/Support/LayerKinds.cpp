@@ -39,6 +39,8 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
   std::string_view list = model.layers;
   if (trim(list).empty())
     return std::vector<LayerKind>(expected, {model.attention, config.nsa.w});
+  // One kind alone is that of all layers.
+  int64_t otherwise = list.find(',') == list.npos ? model.nLayers : 1;
   std::vector<LayerKind> kinds;
   size_t found = 0;
   for (bool isLast = false; !isLast;) {
@@ -47,7 +49,7 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
     std::string_view kind = trim(list.substr(0, comma));
     if (!isLast)
       list.remove_prefix(comma + 1);
-    int64_t count = 1, window = config.nsa.w;
+    int64_t count = otherwise, window = config.nsa.w;
     if (Status status =
             takeNumber(kind, '*', "the count of layers", 1000, count);
         !status)

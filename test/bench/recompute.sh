@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Memory against time of what the backward graph computes again, for the
-# 125M-class model: the arena, the peak of the process and the seconds of a step.
+# m7c_125m: the arena, the peak of the process and the seconds of a step.
 #   test/bench/recompute.sh [CONFIG]
 #   NSA_BENCH_LENGTH=N    tokens of a sequence [2048]
 #   NSA_BENCH_STEPS=N     steps measured [2]

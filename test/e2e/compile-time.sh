@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Showcase compiles within 5 s of processor time, the 125M-class model within
+# Showcase compiles within 5 s of processor time, m7c_125m within
 # 15 s, and twice the layers cost at most 1.3 times as much: layers share their
 # kernels.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The 125M-class model compiles for the CPU and takes a training step. The full
+# m7c_125m compiles for the CPU and takes a training step. The full
 # suite runs it at its own length, otherwise 256 tokens do.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
@@ -7,8 +7,8 @@ length=256
 [ "${NSA_TEST_SUITE:-}" = full ] && length=2048
 settings=(--set train.seq_len=$length --set train.steps=1
   --set train.warmup_steps=0 --set train.lr_schedule=constant --set train.batch_size=1 --set train.micro_batch=1
-  --set train.accumulate_grad_batches=1 --set train.eval_every=0
-  --set train.final_eval_batches=1 --set runtime.precision=fp32
+  --set train.eval_every=0
+  --set train.final_eval_batches=1 --set runtime.precision=fp32 --set runtime.device=cpu
   --set train.sample_bytes=0)
 build "$configs/m7c_125m.yaml" model "${settings[@]}"
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens 20000 \

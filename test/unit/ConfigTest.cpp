@@ -109,6 +109,10 @@ TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
   EXPECT_EQ(errorOf("model:\n  n_layers: 12\n"
                     "  layers: dense, nsa*10, window:64\n"),
             "accepted");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 12\n  layers: window:64\n"),
+            "accepted");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 12\n  layers: dense*3\n"),
+            "x.yaml:3:3: model.layers: kinds of 3 layers, but n_layers is 12");
   EXPECT_EQ(errorOf("model:\n  n_layers: 4\n  layers: dense, nsa*10, dense\n"),
             "x.yaml:3:3: model.layers: kinds of 12 layers, but n_layers is 4");
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: sparse\n"),
@@ -191,6 +195,28 @@ TEST(Config, Conflicts_NameBothNumbersAndThePlace) {
                     "  accumulate_grad_batches: 2\n"),
             "x.yaml:4:3: train.accumulate_grad_batches: "
             "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
+}
+
+TEST(Config, Passes_OfAnotherBatchOfALaterLevel_AreDerived) {
+  std::string text = "train:\n  batch_size: 8\n  micro_batch: 2\n"
+                     "  accumulate_grad_batches: 4\n";
+  auto passes = [&](const std::string &more,
+                    const std::vector<std::string> &overrides) {
+    Result<RunConfig> config = parseConfig(text + more, "x.yaml", overrides);
+    return config ? config->train.accumulateGradBatches : -1;
+  };
+  EXPECT_EQ(passes("", {}), 4);
+  EXPECT_EQ(passes("", {"train.batch_size=16"}), 0);
+  EXPECT_EQ(passes("", {"train.micro_batch=8"}), 0);
+  EXPECT_EQ(
+      passes("stages:\n  - {steps: 9}\n  - {steps: 9, batch_size: 16}\n", {}),
+      0);
+  // What is given beside the batch has to agree.
+  EXPECT_EQ(
+      passes("", {"train.batch_size=16", "train.accumulate_grad_batches=4"}),
+      -1);
+  text.back() = '2';
+  EXPECT_EQ(passes("\n", {"train.seq_len=64"}), -1);
 }
 
 TEST(Config, Stages_KeysThatAreNotGiven_AreThoseOfTheStageBefore) {
