@@ -377,6 +377,8 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
                          DataType::F32, {training::numHyper});
   binding.gradNorm = scalar(training::updateEntry, training::gradNormOutput);
   binding.lossSum = scalar(training::updateEntry, training::lossSumOutput);
+  binding.fractionSum =
+      scalar(training::updateEntry, training::targetFractionSumOutput);
   binding.evalLoss = scalar(training::evalEntry, training::lossOutput);
   if (model.output(training::updateEntry, training::lossScaleOutput)) {
     binding.lossScale =
@@ -391,16 +393,18 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
                 sharesStarts(training::evalEntry);
   binding.hasStep = model.hasEntry(training::stepEntry);
   if (binding.hasStep)
-    shared =
-        shared &&
-        ids(training::stepEntry, training::tokensInput, batch) ==
-            binding.tokens &&
-        ids(training::stepEntry, training::targetsInput, batch) ==
-            binding.targets &&
-        sharesStarts(training::stepEntry) &&
-        scalar(training::stepEntry, training::gradNormOutput) ==
-            binding.gradNorm &&
-        scalar(training::stepEntry, training::lossSumOutput) == binding.lossSum;
+    shared = shared &&
+             ids(training::stepEntry, training::tokensInput, batch) ==
+                 binding.tokens &&
+             ids(training::stepEntry, training::targetsInput, batch) ==
+                 binding.targets &&
+             sharesStarts(training::stepEntry) &&
+             scalar(training::stepEntry, training::gradNormOutput) ==
+                 binding.gradNorm &&
+             scalar(training::stepEntry, training::lossSumOutput) ==
+                 binding.lossSum &&
+             scalar(training::stepEntry, training::targetFractionSumOutput) ==
+                 binding.fractionSum;
   if (!shared)
     binder.fail("its entries do not share 'tokens', 'targets' and the losses");
   if (!binder.message.empty())
