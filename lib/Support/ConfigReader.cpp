@@ -547,6 +547,11 @@ static Status applyOverride(const std::string &text, RunConfig &config) {
   return {};
 }
 
+Result<RunConfig> nsa::parseModelConfig(const std::string &text,
+                                        const std::string &name) {
+  return parseConfig(text, name, {"data.tokenizer=shards"});
+}
+
 Result<RunConfig> nsa::parseConfig(const std::string &text,
                                    const std::string &name,
                                    const std::vector<std::string> &overrides) {
