@@ -37,6 +37,10 @@ public:
   /// What a token stands for: nothing if it is special, or no token.
   std::string_view bytesOf(int32_t id) const { return table[size_t(id)]; }
 
+  /// The token that ends documents, as nsa.data finds it by its name, or that
+  /// nsa-data ends those of bytes with; -1 if there is none.
+  int64_t endOfText() const { return end; }
+
   /// The longest token at each place of `text`, which need not be what the
   /// library chooses. A byte that begins no token is an error.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
@@ -50,8 +54,13 @@ private:
 
   std::string source;
   uint64_t sourceHash = 0;
+  int64_t end = -1;
   std::vector<std::string> table;
 };
+
+/// The endOfText() of a file, also of one whose tokens do not say which bytes
+/// they stand for.
+Result<int64_t> findEndOfText(const std::string &path);
 
 /// The tokenizer of a data set, where `setting` is data.tokenizer: `byte`,
 /// `shards` for the one that the data set has, or the path of a tokenizer.json.
