@@ -125,7 +125,9 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
   if (!saveTo.empty())
     onOptimized = keepTexts;
   if (llvm::Error crash = runGuarded([&] {
-        llvm::Expected<std::string> ptx = emitPTX(*code, chip, onOptimized);
+        llvm::Expected<std::string> ptx =
+            emitPTX(*code, chip, onOptimized,
+                    [&](const std::string &text) { module.emitWarning(text); });
         if (ptx)
           binary.ptx = std::move(*ptx);
         else

@@ -54,7 +54,8 @@ static Error checkSymbols(const Module &module) {
 
 Expected<std::string>
 nsa::emitPTX(Module &module, const CUDAChip &chip,
-             function_ref<void(const Module &)> onOptimized) {
+             function_ref<void(const Module &)> onOptimized,
+             function_ref<void(const std::string &)> warn) {
   std::string errors;
   module.getContext().setDiagnosticHandler(
       std::make_unique<ErrorCollector>(errors));
@@ -83,5 +84,5 @@ nsa::emitPTX(Module &module, const CUDAChip &chip,
   if (onOptimized)
     return generate();
   return generateOnce(module, (chip.name + " " + chip.ptxFeature).str(),
-                      generate);
+                      generate, warn);
 }
