@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from nsa._files import open_file
 from nsa._runtime import InputError
 from nsa.data._optional import require
 from nsa.data._shards import dtype_for
@@ -28,7 +29,7 @@ class Tokenizer:
     def __init__(self, path, end_of_text=None):
         library = require("tokenizers", f"the tokenizer '{path}'")
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 self.text = file.read()
             self.encoder = library.Tokenizer.from_buffer(self.text)
         except OSError as error:
