@@ -256,6 +256,9 @@ void SerializeKernels::runOnOperation() {
   }
   if (!findOutlinedKernels(module))
     return markAllAnalysesPreserved();
+  if (target->architecture != target->name)
+    module.emitRemark("there is no code of its own for ")
+        << target->name << ": it has the PTX of " << target->architecture;
   OutlinedKernels outlined(module);
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();

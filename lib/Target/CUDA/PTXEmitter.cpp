@@ -35,10 +35,10 @@ createMachine(const nsa::CUDAChip &chip) {
     return createStringError("no code generator for " + targetTriple + ": " +
                              error);
   std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
-      triple, chip.name, chip.ptxFeature, TargetOptions(), Reloc::PIC_,
+      triple, chip.architecture, chip.ptxFeature, TargetOptions(), Reloc::PIC_,
       std::nullopt, CodeGenOptLevel::Aggressive));
   if (!machine)
-    return createStringError("no target machine for " + chip.name);
+    return createStringError("no target machine for " + chip.architecture);
   return machine;
 }
 
@@ -83,6 +83,6 @@ nsa::emitPTX(Module &module, const CUDAChip &chip,
   };
   if (onOptimized)
     return generate();
-  return generateOnce(module, (chip.name + " " + chip.ptxFeature).str(),
+  return generateOnce(module, (chip.architecture + " " + chip.ptxFeature).str(),
                       generate, warn);
 }
