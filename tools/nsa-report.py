@@ -58,10 +58,7 @@ def read_table(path):
 
 
 def read_json(path, default):
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return default
+    return json.loads(path.read_text()) if path.is_file() else default
 
 
 class Run:

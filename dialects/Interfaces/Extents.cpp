@@ -110,6 +110,25 @@ Extent nsa::atLeast(const Extent &size, int64_t least) {
   return {number, getMapOf(results, map.getContext())};
 }
 
+bool nsa::isExtentMap(Attribute attribute) {
+  auto map = dyn_cast_or_null<AffineMapAttr>(attribute);
+  if (!map || map.getValue().getNumDims() != 0 ||
+      map.getValue().getNumSymbols() != kNumExtents ||
+      map.getValue().getNumResults() == 0)
+    return false;
+  bool isWritten = true;
+  map.getValue().walkExprs([&](AffineExpr expr) {
+    bool divides = expr.getKind() == AffineExprKind::FloorDiv ||
+                   expr.getKind() == AffineExprKind::CeilDiv;
+    auto divisor = divides ? dyn_cast<AffineConstantExpr>(
+                                 cast<AffineBinaryOpExpr>(expr).getRHS())
+                           : AffineConstantExpr();
+    isWritten = isWritten && expr.getKind() != AffineExprKind::Mod &&
+                (!divides || (divisor && divisor.getValue() > 0));
+  });
+  return isWritten;
+}
+
 int64_t nsa::getKnownDivisor(const Extent &size) {
   if (size.isConstant())
     return static_cast<int64_t>(size);
@@ -134,6 +153,15 @@ ExtentTable ExtentTable::of(Operation *op) {
     table.entries.push_back({cast<IntegerAttr>(entry[0]).getInt(),
                              cast<AffineMapAttr>(entry[1]).getValue()});
   return table;
+}
+
+bool ExtentTable::isTable(Attribute attribute) {
+  auto list = dyn_cast<ArrayAttr>(attribute);
+  return list && llvm::all_of(list, [](Attribute element) {
+           auto entry = dyn_cast<ArrayAttr>(element);
+           return entry && entry.size() == 2 && isa<IntegerAttr>(entry[0]) &&
+                  isExtentMap(entry[1]);
+         });
 }
 
 Extent ExtentTable::find(int64_t number) const {

@@ -87,6 +87,9 @@ Extent ceilDiv(const Extent &lhs, int64_t divisor);
 Extent floorDiv(const Extent &lhs, int64_t divisor);
 Extent atLeast(const Extent &size, int64_t least);
 
+/// Whether an attribute is the map of an extent.
+bool isExtentMap(mlir::Attribute attribute);
+
 /// A number that divides the size whatever the extents are, the largest that
 /// its expression shows; 0 for the constant 0.
 int64_t getKnownDivisor(const Extent &size);
@@ -97,6 +100,8 @@ class ExtentTable {
 public:
   ExtentTable() = default;
   static ExtentTable of(mlir::Operation *op);
+  /// Whether an attribute is what writeTo() writes.
+  static bool isTable(mlir::Attribute attribute);
 
   bool empty() const { return entries.empty(); }
   /// What an extent of a type is.

@@ -2,6 +2,7 @@
 
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Interfaces/Extents.h"
 #include "dialects/Interfaces/LaunchOverlap.h"
 #include "dialects/NSA/NSAOps.h"
 
@@ -50,6 +51,17 @@ nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
     return op->emitError("attribute `")
            << kSelectBlocksAttr
            << "` must be an array<i64> of numbers that are at least 0";
+  }
+  if (attribute.getName() == kExtentsAttr &&
+      !ExtentTable::isTable(attribute.getValue()))
+    return op->emitError("attribute `")
+           << kExtentsAttr
+           << "` must be a list of numbers and maps of two symbols";
+  if (attribute.getName() == kGridExtentsAttr) {
+    auto maps = llvm::dyn_cast<mlir::ArrayAttr>(attribute.getValue());
+    if (!maps || maps.size() != 3 || !llvm::all_of(maps, isExtentMap))
+      return op->emitError("attribute `")
+             << kGridExtentsAttr << "` must be three maps of two symbols";
   }
   if (llvm::is_contained(kKernelAttrs, attribute.getName().getValue()))
     return llvm::success();

@@ -31,8 +31,7 @@ void nsa::buildGPUPhasePipeline(OpPassManager &manager, Phase phase,
 
 namespace {
 struct ChipOptions : PassPipelineOptions<ChipOptions> {
-  Option<std::string> chip{*this, "chip",
-                           llvm::cl::desc("sm_80, sm_86 or sm_90a"),
+  Option<std::string> chip{*this, "chip", llvm::cl::desc("such as sm_86"),
                            llvm::cl::init("sm_90a")};
 };
 

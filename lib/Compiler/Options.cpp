@@ -50,7 +50,8 @@ const std::vector<OptionField> &nsa::optionFields() {
   using Options = CompilerOptions;
   static const std::vector<OptionField> fields = {
       {"target", &Options::target,
-       "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)"},
+       "Kind of machine: cpu, sm_80, sm_86, sm_90a (H100, H200), or with code "
+       "for sm_80 or sm_86: sm_89, sm_90, sm_100, sm_103, sm_120"},
       {"cpu", &Options::cpu,
        "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native"},
       {"micro-batch", &Options::microBatch,

@@ -242,6 +242,11 @@ std::string printConfigJson(const RunConfig &config);
 /// The sections `model` and `nsa` alone, which say what a model computes.
 std::string printModelJson(const RunConfig &config);
 
+/// Reads these sections. They do not say what its tokens are: its vocabulary
+/// may be that of any data.
+Result<RunConfig> parseModelConfig(const std::string &text,
+                                   const std::string &name);
+
 /// Whether a key belongs to these sections.
 bool isModelKey(const ConfigField &field);
 

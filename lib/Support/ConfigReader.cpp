@@ -564,6 +564,11 @@ static bool followsBatches(const RunConfig &config) {
                      });
 }
 
+Result<RunConfig> nsa::parseModelConfig(const std::string &text,
+                                        const std::string &name) {
+  return parseConfig(text, name, {"data.tokenizer=shards"});
+}
+
 Result<RunConfig> nsa::parseConfig(const std::string &text,
                                    const std::string &name,
                                    const std::vector<std::string> &overrides) {

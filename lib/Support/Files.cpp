@@ -88,14 +88,10 @@ static Status waitForInput(int fd, const std::string &path, int milliseconds) {
 /// which regular files ignore.
 static constexpr int inputFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
-Result<std::string> readFile(const std::string &path, uint64_t mostBytes,
-                             int mostMilliseconds) {
-  Descriptor file{::open(path.c_str(), inputFlags)};
-  if (file.fd < 0)
-    return systemError("cannot open", path);
-  struct stat info;
-  if (::fstat(file.fd, &info) != 0)
-    return systemError("cannot inspect", path);
+static Result<std::string> readAll(const Descriptor &file,
+                                   const struct stat &info,
+                                   const std::string &path, uint64_t mostBytes,
+                                   int mostMilliseconds) {
   bool isRegular = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
   std::string contents;
   if (S_ISREG(info.st_mode)) {
@@ -126,6 +122,61 @@ Result<std::string> readFile(const std::string &path, uint64_t mostBytes,
   }
 }
 
+Result<std::string> readFile(const std::string &path, uint64_t mostBytes,
+                             int mostMilliseconds) {
+  Descriptor file{::open(path.c_str(), inputFlags)};
+  if (file.fd < 0)
+    return systemError("cannot open", path);
+  struct stat info;
+  if (::fstat(file.fd, &info) != 0)
+    return systemError("cannot inspect", path);
+  return readAll(file, info, path, mostBytes, mostMilliseconds);
+}
+
+/// Whether this user alone may write to what `info` describes, else an error
+/// that begins with `what`.
+static Status checkOwn(const struct stat &info, const std::string &path,
+                       const std::string &what) {
+  if (info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH)))
+    return {};
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", unsigned(info.st_mode & 07777));
+  return Error{what + " '" + path + "' belongs to user " +
+               std::to_string(info.st_uid) + " and has mode " + mode +
+               ": it holds code that runs with the rights of user " +
+               std::to_string(::geteuid()) +
+               ", to whom it must belong, and nobody else may write to it"};
+}
+
+Status openOwnFolder(const std::string &path, const std::string &what) {
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty())
+    if (Status status = createFolders(parent); !status)
+      return status;
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return systemError("cannot create folder", path);
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0)
+    return systemError("cannot inspect", path);
+  if (!S_ISDIR(info.st_mode))
+    return Error{what + " '" + path + "' is no folder"};
+  return checkOwn(info, path, what);
+}
+
+Result<std::string> readOwnFile(const std::string &path, uint64_t mostBytes) {
+  Descriptor file{::open(path.c_str(), inputFlags | O_NOFOLLOW)};
+  if (file.fd < 0)
+    return systemError("cannot open", path);
+  struct stat info;
+  if (::fstat(file.fd, &info) != 0)
+    return systemError("cannot inspect", path);
+  if (!S_ISREG(info.st_mode))
+    return Error{"'" + path + "' is not a regular file"};
+  if (Status status = checkOwn(info, path, "the file"); !status)
+    return Error{status.message()};
+  return readAll(file, info, path, mostBytes, mostReadMilliseconds);
+}
+
 Status syncDirectory(const std::string &directory) {
   Descriptor folder{
       ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
@@ -143,14 +194,15 @@ static bool isDevice(const std::string &path) {
 }
 
 /// Writes a new file that nobody else may read before it is complete.
-static Status writeNewFile(const std::string &path, std::string_view contents) {
+static Status writeNewFile(const std::string &path, std::string_view contents,
+                           bool isOwn) {
   Result<OutputFile> file = OutputFile::create(path);
   if (!file)
     return file.takeError();
   Status status = file->restrictToOwner();
   if (status)
     status = file->write(contents);
-  if (status)
+  if (status && !isOwn)
     status = file->restoreMode();
   if (status)
     status = file->finish();
@@ -159,7 +211,8 @@ static Status writeNewFile(const std::string &path, std::string_view contents) {
   return status;
 }
 
-Status writeFileAtomically(const std::string &path, std::string_view contents) {
+Status writeFileAtomically(const std::string &path, std::string_view contents,
+                           bool isOwn) {
   if (isDevice(path)) {
     Result<OutputFile> device = OutputFile::openDevice(path);
     return device ? device->write(contents) : device.takeError();
@@ -169,7 +222,7 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
     return suffix.takeError();
   std::string temporary =
       path + ".tmp." + std::to_string(::getpid()) + "." + *suffix;
-  if (Status status = writeNewFile(temporary, contents); !status)
+  if (Status status = writeNewFile(temporary, contents, isOwn); !status)
     return status;
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     Error error = systemError("cannot replace", path);

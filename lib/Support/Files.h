@@ -59,15 +59,25 @@ Result<std::string> readFile(const std::string &path,
                              uint64_t mostBytes = mostFileBytes,
                              int mostMilliseconds = mostReadMilliseconds);
 
+/// Creates a folder of code that this process will run, for its user alone, if
+/// it is missing, and those that it lies in. One that belongs to another user,
+/// or that others may write to, is an error that begins with `what`.
+Status openOwnFolder(const std::string &path, const std::string &what);
+
+/// A whole file of such a folder. A link, and a file that belongs to another
+/// user or that others may write to, is an error.
+Result<std::string> readOwnFile(const std::string &path, uint64_t mostBytes);
+
 /// Writes `path` so that a reader, or a crash, sees the old contents or all of
 /// the new ones: temporary file beside it, fsync, rename, fsync of the folder.
-/// Devices and pipes are written into.
+/// Devices and pipes are written into. With `isOwn`, it is for its owner alone.
 ///
 /// The temporary file is NAME.tmp.PID.RANDOM, PID the number of the process
 /// that writes and RANDOM 16 hexadecimal digits, which nobody can guess to put
 /// a link there. It is new and its owner's alone until it is complete. One
 /// whose process is gone is what a crash has left, and may be removed.
-Status writeFileAtomically(const std::string &path, std::string_view contents);
+Status writeFileAtomically(const std::string &path, std::string_view contents,
+                           bool isOwn = false);
 
 /// Makes a rename or a creation inside `directory` durable.
 Status syncDirectory(const std::string &directory);

@@ -1,12 +1,13 @@
 //===- ObjectCache.cpp - code that was generated before -------------------===//
 
 #include "lib/Target/ObjectCache.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CachePruning.h"
-#include "llvm/Support/Caching.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/SHA256.h"
 #include <cstdlib>
 
@@ -17,8 +18,9 @@ static std::string getKey(const Module &module, StringRef processor) {
   raw_svector_ostream stream(bitcode);
   WriteBitcodeToFile(module, stream);
   SHA256 hash;
-  // NSA_CODE_GENERATORS is a hash of their sources.
-  for (StringRef part : {StringRef(LLVM_VERSION_STRING),
+  // NSA_CODE_GENERATORS is a hash of their sources. The number is that of the
+  // layout of files.
+  for (StringRef part : {StringRef("2"), StringRef(LLVM_VERSION_STRING),
                          StringRef(NSA_CODE_GENERATORS), processor}) {
     hash.update(part);
     hash.update(StringRef("\0", 1));
@@ -31,44 +33,48 @@ static std::string getChecksum(StringRef code) {
   return nsa::toHex(nsa::hashBytes(code.data(), code.size()));
 }
 
-/// What a file holds behind the checksum of it; none if they do not agree.
-static std::optional<std::string> readChecked(StringRef contents) {
-  StringRef code = contents;
-  if (!code.consume_front(getChecksum(contents.substr(16))))
+/// The code of a file that holds what `key` says, the checksum of the code, and
+/// the code; none of one that does not.
+static std::optional<std::string> readChecked(StringRef code, StringRef key) {
+  if (!code.consume_front(key) ||
+      !code.consume_front(getChecksum(code.substr(16))))
     return std::nullopt;
   return code.str();
 }
 
 Expected<std::string>
 nsa::generateOnce(const Module &module, StringRef processor,
-                  function_ref<Expected<std::string>()> generate) {
+                  function_ref<Expected<std::string>()> generate,
+                  function_ref<void(const std::string &)> warn) {
   const char *folder = std::getenv("NSA_KERNEL_CACHE");
   if (!folder || !*folder)
     return generate();
-  std::optional<std::string> found;
-  auto read = [&](unsigned, const Twine &,
-                  std::unique_ptr<MemoryBuffer> buffer) {
-    found = readChecked(buffer->getBuffer());
-  };
-  Expected<FileCache> cache = localCache("kernel", "kernel", folder, read);
-  if (!cache)
-    return cache.takeError();
-  Expected<AddStreamFn> addStream =
-      (*cache)(/*Task=*/0, getKey(module, processor), /*ModuleName=*/"");
-  if (!addStream)
-    return addStream.takeError();
-  if (found)
-    return std::move(*found);
+  if (Status status = openOwnFolder(folder, "the folder in NSA_KERNEL_CACHE,");
+      !status)
+    return createStringError(status.message());
+  std::string key = getKey(module, processor);
+  // What pruneCache takes for its own.
+  std::string path = std::string(folder) + "/llvmcache-" + key;
+  Result<bool> exists = fileExists(path);
+  if (!exists)
+    return createStringError(exists.message());
+  if (*exists) {
+    Result<std::string> contents = readOwnFile(path, mostPipedBytes);
+    if (contents)
+      if (std::optional<std::string> code = readChecked(*contents, key))
+        return std::move(*code);
+    warn((contents ? "'" + path + "' is damaged" : contents.message()) +
+         "; its code is generated again");
+    sys::fs::remove(path);
+  }
   Expected<std::string> code = generate();
-  // Without a way to add it, a damaged file is there.
-  if (!code || !*addStream)
+  if (!code)
     return code;
-  auto file = (*addStream)(/*Task=*/0, /*ModuleName=*/"");
-  if (!file)
-    return file.takeError();
-  *(*file)->OS << getChecksum(*code) << *code;
-  if (llvm::Error error = (*file)->commit())
-    return error;
+  if (Status status =
+          writeFileAtomically(path, key + getChecksum(*code) + *code,
+                              /*isOwn=*/true);
+      !status)
+    return createStringError(status.message());
   CachePruningPolicy policy;
   policy.MaxSizeBytes = uint64_t(2) << 30;
   pruneCache(folder, policy);

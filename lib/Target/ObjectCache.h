@@ -2,9 +2,10 @@
 //
 // Where NSA_KERNEL_CACHE names a folder, the code of kernels is kept there and
 // found again by what it is made of: their LLVM IR, the processor, the version
-// of LLVM and the sources of our own code generators. Compilers that run at
-// the same time may share the folder; of 2 GiB and a week, the oldest files are
-// removed.
+// of LLVM and the sources of our own code generators. The hash of all that is
+// in the file, too. Compilers of one user that run at the same time may share
+// the folder, to which nobody else may write; of 2 GiB and a week, the oldest
+// files are removed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,11 +21,13 @@ namespace nsa {
 
 /// What `generate` makes of `module` for `processor`, which names all that the
 /// module does not say of the target: from the cache, or by calling it. Fails
-/// where it fails, and if the folder cannot be written. A damaged file is as
-/// good as none.
+/// where it fails, and if the folder cannot be written or is not this user's
+/// alone. A file that is damaged, or of something else, is written again, which
+/// `warn` is told.
 llvm::Expected<std::string>
 generateOnce(const llvm::Module &module, llvm::StringRef processor,
-             llvm::function_ref<llvm::Expected<std::string>()> generate);
+             llvm::function_ref<llvm::Expected<std::string>()> generate,
+             llvm::function_ref<void(const std::string &)> warn);
 
 } // namespace nsa
 

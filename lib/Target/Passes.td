@@ -125,7 +125,7 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
                            "::nsa::rt::RTDialect"];
   let options = [
     Option<"chip", "chip", "std::string", /*default=*/"\"sm_90a\"",
-           "sm_80, sm_86 or sm_90a">,
+           "Such as sm_86">,
     Option<"ptxas", "ptxas", "std::string", /*default=*/"",
            "The assembler; without it the binary is PTX">,
     Option<"threads", "threads", "unsigned", /*default=*/"2",

@@ -5,11 +5,14 @@
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <set>
 
 namespace nsa {
 #define GEN_PASS_DEF_BINDEXTENTS
@@ -49,6 +52,8 @@ private:
   findDimensions(func::FuncOp function, BlockArgument argument);
   LogicalResult bind(func::FuncOp function);
   LogicalResult checkTable(Operation *op);
+  /// Gives the results of an op the types that follow from its operands.
+  LogicalResult bindResults(Operation *op);
   /// Binds all functions and verifies them. Errors say `?` again.
   LogicalResult bindAll();
   /// A message with `?` for numbers that stand for it, where they are sizes.
@@ -60,8 +65,8 @@ private:
 } // namespace
 
 /// Everything that a number must not be, so that it stands for one thing.
-static DenseSet<int64_t> findConstants(ModuleOp module) {
-  DenseSet<int64_t> constants;
+static std::set<int64_t> findConstants(ModuleOp module) {
+  std::set<int64_t> constants;
   auto add = [&](TypeRange types) {
     for (Type type : types)
       if (auto shaped = dyn_cast<ShapedType>(type); shaped && shaped.hasRank())
@@ -77,9 +82,33 @@ static DenseSet<int64_t> findConstants(ModuleOp module) {
   return constants;
 }
 
+/// Verifies an op whose types are not known yet, up to what the verifier says
+/// of them: an error that has one of the `expected` texts is none. Verifiers
+/// look at numbers of values, attributes, types of operands and of results in
+/// this order, then at what is inferred.
+static LogicalResult verifyUpTo(ArrayRef<StringRef> expected, Operation *op) {
+  SmallVector<Diagnostic> found;
+  {
+    ScopedDiagnosticHandler handler(op->getContext(), [&](Diagnostic &error) {
+      found.push_back(std::move(error));
+    });
+    std::optional<RegisteredOperationName> name = op->getRegisteredInfo();
+    if (!name || succeeded(name->verifyInvariants(op)))
+      return success();
+  }
+  std::string first = found.empty() ? "" : found.front().str();
+  if (llvm::any_of(expected, [&](StringRef text) {
+        return StringRef(first).contains(text);
+      }))
+    return success();
+  for (Diagnostic &error : found)
+    op->getContext()->getDiagEngine().emit(std::move(error));
+  return failure();
+}
+
 LogicalResult Binder::chooseNumbers() {
-  DenseSet<int64_t> constants = findConstants(module);
-  auto isFree = [&](int64_t number) { return !constants.contains(number); };
+  std::set<int64_t> constants = findConstants(module);
+  auto isFree = [&](int64_t number) { return constants.count(number) == 0; };
   const auto *batch = llvm::find_if(batches, isFree);
   const auto *length = llvm::find_if(lengths, [&](int64_t length) {
     // Rows may begin at multiples of 16 bytes.
@@ -152,6 +181,9 @@ Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
     return emitError(argument.getLoc(), "argument ")
            << index << " of `" << function.getName() << "`, " << type
            << ", has `?`, but outlives the call";
+  for (Operation *user : argument.getUsers())
+    if (failed(verifyUpTo({" op operand #", " op result #"}, user)))
+      return failure();
   CompressedAttr blocks = findCompression(argument);
   bool hasLength = false;
   for (size_t d = 0; d < dimensions.size(); ++d) {
@@ -178,8 +210,9 @@ Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
 /// Refuses angles of a number of positions for sequences of any length. The
 /// result of `op` has `?` still.
 LogicalResult Binder::checkTable(Operation *op) {
-  auto rotary = dyn_cast<nn::RotaryOp>(op);
-  if (!rotary)
+  // It is not verified yet.
+  if (!isa<nn::RotaryOp>(op) || op->getNumOperands() < 2 ||
+      op->getNumResults() < 1)
     return success();
   auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   auto table = dyn_cast<RankedTensorType>(op->getOperand(1).getType());
@@ -192,8 +225,46 @@ LogicalResult Binder::checkTable(Operation *op) {
          << "write `?` for the first dimension of the table";
 }
 
+/// Whether numbers in place of `?` make the type `bound` of `declared`.
+static bool isBoundOf(Type declared, Type bound) {
+  auto open = dyn_cast<RankedTensorType>(declared);
+  auto tensor = dyn_cast<RankedTensorType>(bound);
+  return declared == bound ||
+         (open && tensor && open.getElementType() == tensor.getElementType() &&
+          succeeded(verifyCompatibleShape(open, tensor)));
+}
+
+LogicalResult Binder::bindResults(Operation *op) {
+  if (failed(checkTable(op)))
+    return failure();
+  SmallVector<Type> declared(op->getResultTypes());
+  // Nothing may be inferred of what is wrong without its results.
+  for (OpResult result : op->getResults())
+    if (isOpen(result.getType())) {
+      auto type = cast<RankedTensorType>(result.getType());
+      SmallVector<int64_t> shape(type.getShape());
+      for (auto [d, size] : llvm::enumerate(shape))
+        if (ShapedType::isDynamic(size))
+          size = numbers[d == 0 ? kBatchExtent : kSequenceExtent];
+      result.setType(type.clone(shape));
+    }
+  if (failed(verifyUpTo({" op inferred type(s) "}, op)) ||
+      failed(inferResultTypes(op)))
+    return failure();
+  for (auto [result, type] : llvm::zip_equal(op->getResults(), declared))
+    if (!isBoundOf(type, result.getType()))
+      return op->emitOpError("has a result of type ")
+             << type << ", its operands make it " << result.getType();
+  return success();
+}
+
 LogicalResult Binder::bind(func::FuncOp function) {
   DenseSet<Value> changed;
+  if (llvm::none_of(function.getArgumentTypes(), isOpen))
+    return success();
+  FailureOr<func::ReturnOp> ret = getReturn(function);
+  if (failed(ret) || failed(verify(*ret)))
+    return failure();
   for (BlockArgument argument : function.getArguments()) {
     if (!isOpen(argument.getType()))
       continue;
@@ -213,15 +284,11 @@ LogicalResult Binder::bind(func::FuncOp function) {
     argument.setType(type.clone(shape));
     changed.insert(argument);
   }
-  if (changed.empty())
-    return success();
-  if (failed(getReturn(function)))
-    return failure();
   for (Operation &op : function.front().without_terminator()) {
     if (llvm::none_of(op.getOperands(),
                       [&](Value v) { return changed.contains(v); }))
       continue;
-    if (failed(checkTable(&op)) || failed(inferResultTypes(&op)))
+    if (failed(bindResults(&op)))
       return failure();
     changed.insert(op.result_begin(), op.result_end());
   }
@@ -276,6 +343,9 @@ LogicalResult Binder::bindAll() {
 }
 
 LogicalResult Binder::run() {
+  for (func::FuncOp function : module.getOps<func::FuncOp>())
+    if (failed(verify(function, /*verifyRecursively=*/false)))
+      return failure();
   bool isNeeded =
       llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
         return llvm::any_of(function.getArgumentTypes(), isOpen);

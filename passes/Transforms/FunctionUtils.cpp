@@ -15,7 +15,10 @@ FailureOr<func::ReturnOp> nsa::getReturn(func::FuncOp function) {
     return function.emitError("function `")
            << function.getName() << "` has "
            << function.getBody().getBlocks().size() << " blocks, expected 1";
-  Operation *terminator = function.front().getTerminator();
+  if (function.front().empty())
+    return function.emitError("function `")
+           << function.getName() << "` is empty, expected func.return";
+  Operation *terminator = &function.front().back();
   auto ret = dyn_cast<func::ReturnOp>(terminator);
   if (!ret)
     return function.emitError("function `")
@@ -64,6 +67,9 @@ LogicalResult nsa::inferResultTypes(Operation *op) {
           op->getRawDictionaryAttrs(), op->getPropertiesStorage(),
           op->getRegions(), types)))
     return op->emitOpError("has no result types for its operands");
+  if (types.size() != op->getNumResults())
+    return op->emitOpError("has ")
+           << op->getNumResults() << " results, expected " << types.size();
   for (auto [result, type] : llvm::zip_equal(op->getResults(), types))
     result.setType(type);
   return verify(op);

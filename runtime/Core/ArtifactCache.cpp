@@ -8,10 +8,7 @@
 #include "nsa/Artifact/Artifact.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace fs = std::filesystem;
 using namespace nsa;
@@ -46,24 +43,6 @@ findFolder(const ArtifactCache::Variables &variables) {
                "XDG_CACHE_HOME nor HOME is an absolute path"};
 }
 
-/// What is run with the user's rights, nobody else may have written.
-static Status checkOwner(const std::string &path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0)
-    return systemError("cannot inspect", path);
-  if (info.st_uid != ::geteuid())
-    return Error{"the folder for compiled models " + quote(path) +
-                 " belongs to user " + std::to_string(info.st_uid) +
-                 ", this process runs as " + std::to_string(::geteuid()) +
-                 "; set XDG_CACHE_HOME to a folder of your own"};
-  if (info.st_mode & (S_IWGRP | S_IWOTH))
-    return Error{"others may write to the folder for compiled models " +
-                 quote(path) +
-                 ", and artefacts hold machine code: chmod go-w " +
-                 quoteCommand({path})};
-  return {};
-}
-
 bool ArtifactCache::isOff(const Variables &variables) {
   return variables("NSA_CACHE") == "0";
 }
@@ -73,12 +52,10 @@ Result<ArtifactCache> ArtifactCache::open(const Variables &variables,
   Result<std::string> path = findFolder(variables);
   if (!path)
     return path.takeError();
-  if (Status status = createFolders(fs::path(*path).parent_path()); !status)
-    return Error{status.message()};
-  if (::mkdir(path->c_str(), 0700) != 0 && errno != EEXIST)
-    return systemError("cannot create folder", *path);
-  if (Status status = checkOwner(*path); !status)
-    return Error{status.message()};
+  if (Status status = openOwnFolder(*path, "the folder for compiled models");
+      !status)
+    return Error{status.message() +
+                 " (XDG_CACHE_HOME names the folder that it lies in)"};
   return ArtifactCache(*path, limit, isOff(variables));
 }
 
@@ -91,19 +68,6 @@ std::string ArtifactCache::entry(const std::string &name,
   // With the hash, it is a file name of any file system.
   constexpr size_t mostOfName = 64;
   return path + "/" + shortened(name, mostOfName) + "-" + inputs.hash();
-}
-
-/// Why an entry does not hold what its name says; empty if it does.
-static std::string findDamage(const std::string &model,
-                              const std::string &artifact,
-                              const CompileInputs &inputs) {
-  Result<std::string> text = readFile(model, mostPipedBytes);
-  if (!text)
-    return text.message();
-  if (*text != inputs.model)
-    return model + " is not the text that the configuration gives";
-  Result<Artifact> opened = Artifact::open(artifact);
-  return opened ? "" : opened.message();
 }
 
 /// Removes what a process that was killed has left of a file. To be called
@@ -121,6 +85,58 @@ static std::string modelOf(const std::string &entry) {
 static std::string artifactOf(const std::string &entry) {
   return entry + "/model.nsax";
 }
+static std::string hashesOf(const std::string &entry) {
+  return entry + "/hashes";
+}
+
+static void removeFiles(const std::string &entry) {
+  std::error_code code;
+  for (const std::string &file :
+       {artifactOf(entry), modelOf(entry), hashesOf(entry)})
+    fs::remove(file, code);
+}
+
+/// What an entry says of its artefact, so that one of other inputs, or of
+/// another entry, is not taken for it.
+static std::string describeEntry(const CompileInputs &inputs,
+                                 const std::string &artifact) {
+  return "inputs " + inputs.hash() + "\nartefact " +
+         toHex(hashBytes(artifact)) + "\n";
+}
+
+/// Why an entry does not hold what its name says; empty if it does.
+static std::string findDamage(const std::string &entry,
+                              const CompileInputs &inputs) {
+  const std::string model = modelOf(entry), artifact = artifactOf(entry);
+  Result<std::string> text = readOwnFile(model, mostPipedBytes);
+  if (!text)
+    return text.message();
+  if (*text != inputs.model)
+    return model + " is not the text that the configuration gives";
+  Result<std::string> bytes = readOwnFile(artifact, mostDataBytes);
+  if (!bytes)
+    return bytes.message();
+  Result<std::string> hashes = readOwnFile(hashesOf(entry), mostFileBytes);
+  if (!hashes)
+    return hashes.message();
+  if (*hashes != describeEntry(inputs, *bytes))
+    return artifact + " is not what was compiled here of this model and these "
+                      "options";
+  Result<Artifact> opened = Artifact::open(artifact);
+  return opened ? "" : opened.message();
+}
+
+/// Completes an entry whose artefact has been made.
+static Status sealEntry(const std::string &entry, const CompileInputs &inputs) {
+  std::error_code code;
+  fs::permissions(artifactOf(entry),
+                  fs::perms::owner_read | fs::perms::owner_write, code);
+  Result<std::string> bytes = readOwnFile(artifactOf(entry), mostDataBytes);
+  if (!bytes)
+    return Error{"the compiler made no artefact: " + bytes.message()};
+  return writeFileAtomically(hashesOf(entry), describeEntry(inputs, *bytes),
+                             /*isOwn=*/true);
+}
 
 Status ArtifactCache::ensure(const std::string &folder,
                              const CompileInputs &inputs,
@@ -131,7 +147,7 @@ Status ArtifactCache::ensure(const std::string &folder,
   if (!exists)
     return exists.takeError();
   if (*exists && !off) {
-    std::string damage = findDamage(model, artifact, inputs);
+    std::string damage = findDamage(folder, inputs);
     if (damage.empty()) {
       say("using " + artifact + ", compiled before");
       // Its time of change is when it was last used. Who may not set it has an
@@ -141,14 +157,18 @@ Status ArtifactCache::ensure(const std::string &folder,
       return {};
     }
     say("compiling again: " + damage);
+    removeFiles(folder);
   }
   if (isHeld)
     removeRemains(folder);
-  if (Status status = writeFileAtomically(model, inputs.model); !status)
+  if (Status status = writeFileAtomically(model, inputs.model, /*isOwn=*/true);
+      !status)
     return status;
   if (Status status = compile(model, artifact); !status)
     return status;
-  if (std::string damage = findDamage(model, artifact, inputs); !damage.empty())
+  if (Status status = sealEntry(folder, inputs); !status)
+    return status;
+  if (std::string damage = findDamage(folder, inputs); !damage.empty())
     return Error{"the compiler made no artefact: " + damage};
   removeOldest(folder);
   return {};
@@ -204,9 +224,7 @@ void ArtifactCache::removeOldest(const std::string &kept) const {
     Result<FileLock> lock = FileLock::take(entry.folder + "/lock", "the entry");
     if (!lock)
       continue;
-    std::error_code code;
-    fs::remove(artifactOf(entry.folder), code);
-    fs::remove(modelOf(entry.folder), code);
+    removeFiles(entry.folder);
     bytes -= entry.bytes;
   }
 }
@@ -214,7 +232,7 @@ void ArtifactCache::removeOldest(const std::string &kept) const {
 /// The lock of an entry, whose folder is made if needed.
 static Result<FileLock> lockEntry(const std::string &folder,
                                   const ArtifactCache::Say &say) {
-  if (Status status = createFolders(folder); !status)
+  if (Status status = openOwnFolder(folder, "the folder"); !status)
     return Error{status.message()};
   return FileLock::await(folder + "/lock", [&](const std::string &holder) {
     say("waiting for " + holder + ", which compiles the same model");

@@ -115,16 +115,25 @@ static FileInfo readFileInfo(const Json &json) {
   return info;
 }
 
+/// Counts whose bytes, and sums, are 64-bit numbers.
+static uint64_t readCount(const Json &json, const char *what) {
+  constexpr uint64_t most = uint64_t(1) << 48;
+  uint64_t count = readUnsigned(json.at(what));
+  if (count > most)
+    throw std::runtime_error(std::to_string(count) + " " + what + ", " +
+                             std::to_string(most) + " are allowed");
+  return count;
+}
+
 static SplitInfo readSplit(const Json &root, const std::string &name) {
   SplitInfo split;
   const Json &json = root.at(name);
-  split.tokens = readUnsigned(json.at("tokens"));
-  split.documents = readUnsigned(json.at("documents"));
+  split.tokens = readCount(json, "tokens");
+  split.documents = readCount(json, "documents");
   uint64_t sum = 0;
   for (const Json &entry : json.at("shards")) {
     ShardInfo shard{entry.at("file").get<std::string>(),
-                    readUnsigned(entry.at("tokens")),
-                    readHash(entry.at("xxh3"))};
+                    readCount(entry, "tokens"), readHash(entry.at("xxh3"))};
     checkName(shard.file);
     sum += shard.tokens;
     split.shards.push_back(std::move(shard));

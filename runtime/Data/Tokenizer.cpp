@@ -216,8 +216,23 @@ static std::pair<bool, std::string> readChanges(const Json &root) {
   return {isBlankInFront, changes};
 }
 
+static int64_t findEnd(const Json &root) {
+  std::unordered_map<std::string, int64_t> ids;
+  for (const auto &[token, id] : readEntries(root.at("model").at("vocab")))
+    ids[token] = id;
+  for (const Json &added : root.value("added_tokens", Json::array()))
+    ids[added.at("content").get<std::string>()] = readInteger(added.at("id"));
+  // In the order of nsa.data.
+  for (const char *name :
+       {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "</s>", "<eos>"})
+    if (auto found = ids.find(name); found != ids.end())
+      return found->second;
+  return -1;
+}
+
 Tokenizer Tokenizer::ofBytes() {
   Tokenizer tokenizer;
+  tokenizer.end = 0;
   for (int byte = 0; byte < 256; ++byte)
     tokenizer.table.emplace_back(1, char(byte));
   return tokenizer;
@@ -230,6 +245,7 @@ Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
                                 /*mostNames=*/maxVocabulary);
     tokenizer.table = readTable(root);
     std::tie(tokenizer.blankInFront, tokenizer.textChanges) = readChanges(root);
+    tokenizer.end = findEnd(root);
   } catch (const std::exception &error) {
     return Error{"'" + name +
                  "' is no tokenizer to train with: " + oneLine(error.what())};
@@ -244,6 +260,18 @@ Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
 Result<Tokenizer> Tokenizer::load(const std::string &path) {
   Result<std::string> text = readFile(path);
   return text ? parse(std::move(*text), path) : text.takeError();
+}
+
+Result<int64_t> findEndOfText(const std::string &path) {
+  Result<std::string> text = readFile(path);
+  if (!text)
+    return text.takeError();
+  try {
+    return findEnd(parseJson<Json>(text->begin(), text->end(),
+                                   /*mostNames=*/maxVocabulary));
+  } catch (const std::exception &error) {
+    return Error{"'" + path + "' is no tokenizer: " + oneLine(error.what())};
+  }
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {

@@ -45,6 +45,10 @@ public:
   /// bytes than the text's, such as `NFC, Lowercase`; nothing if it does not.
   const std::string &changes() const { return textChanges; }
 
+  /// The token that ends documents, as nsa.data finds it by its name, or that
+  /// nsa-data ends those of bytes with; -1 if there is none.
+  int64_t endOfText() const { return end; }
+
   /// The longest token at each place of `text`, which need not be what the
   /// library chooses. A byte that begins no token is an error.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
@@ -58,10 +62,15 @@ private:
 
   std::string source;
   uint64_t sourceHash = 0;
+  int64_t end = -1;
   std::vector<std::string> table;
   bool blankInFront = false;
   std::string textChanges;
 };
+
+/// The endOfText() of a file, also of one whose tokens do not say which bytes
+/// they stand for.
+Result<int64_t> findEndOfText(const std::string &path);
 
 /// The tokenizer of a data set, where `setting` is data.tokenizer: `byte`,
 /// `shards` for the one that the data set has, or the path of a tokenizer.json.

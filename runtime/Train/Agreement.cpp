@@ -8,7 +8,7 @@ namespace nsa {
 Status checkModelConfig(const RunConfig &config,
                         const std::string &modelConfig) {
   Result<RunConfig> compiled =
-      parseConfig(modelConfig, "the artefact's configuration");
+      parseModelConfig(modelConfig, "the artefact's configuration");
   if (!compiled)
     return compiled.takeError();
   for (const ConfigDifference &found : compareConfigs(*compiled, config))

@@ -71,6 +71,8 @@ static Status writeFolder(const std::string &folder, const Model &model,
   json["config_hash"] = configHash(config);
   json["artefact_hash"] = toHex(state.artefactHash);
   json["data_digest"] = toHex(state.dataDigest);
+  if (state.endOfText >= 0)
+    json[endOfTextMember] = state.endOfText;
   writeHistory(state.history, json);
   std::vector<std::string> files = {modelFile, optimizerFile, configFile};
   if (!tokenizer.empty()) {

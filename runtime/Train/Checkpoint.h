@@ -42,6 +42,8 @@ struct TrainState {
   uint64_t dataDigest = 0;
   /// XXH3-64 of the tokenizer.json; 0 if there is none.
   uint64_t tokenizerHash = 0;
+  /// The token that ends the data's documents; -1 where they say none.
+  int64_t endOfText = -1;
   RunHistory history;
 };
 

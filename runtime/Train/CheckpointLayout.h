@@ -30,6 +30,7 @@ inline constexpr const char *asidePrefix = "abandoned-";
 /// The member of state.json with the hash of the others: of their text in
 /// compact form, in the order of the file.
 inline constexpr const char *stateHashMember = "state_xxh3";
+inline constexpr const char *endOfTextMember = "end_of_text";
 /// What state.json is written as. Format 1 had no stateHashMember.
 inline constexpr int64_t stateFormat = 2;
 

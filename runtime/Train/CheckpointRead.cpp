@@ -77,6 +77,8 @@ static TrainState readState(const Json &json) {
   state.seed = readUnsigned(json.at("seed"));
   state.artefactHash = readHash(json.at("artefact_hash"));
   state.dataDigest = readHash(json.at("data_digest"));
+  if (json.contains(endOfTextMember))
+    state.endOfText = readInteger(json.at(endOfTextMember));
   state.history = readHistory(json);
   if (state.step < 0)
     throw std::runtime_error("step " + std::to_string(state.step));

@@ -172,7 +172,7 @@ int64_t ProgramModel::vocabSize() const {
   const auto *text = program.artifact()->model_config();
   if (!text || text->size() == 0)
     return 0;
-  Result<RunConfig> config = parseConfig(text->str(), "the configuration");
+  Result<RunConfig> config = parseModelConfig(text->str(), "the configuration");
   return config ? config->model.vocabSize : 0;
 }
 

@@ -141,10 +141,10 @@ Status NextLogits::read(const std::vector<int32_t> &tokens,
 
 /// Tokens that a sample never has.
 static std::vector<int32_t> findSilent(const Tokenizer &tokenizer,
-                                       int64_t forbidden) {
+                                       int64_t end) {
   std::vector<int32_t> silent;
   for (int32_t token = 0; token < tokenizer.size(); ++token)
-    if (token == forbidden || tokenizer.bytesOf(token).empty())
+    if (token != end && tokenizer.bytesOf(token).empty())
       silent.push_back(token);
   return silent;
 }
@@ -161,7 +161,7 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
   Result<std::vector<int32_t>> tokens = tokenizer.encode(options.prompt);
   if (!tokens)
     return tokens.takeError();
-  const std::vector<int32_t> silent = findSilent(tokenizer, options.forbidden);
+  const std::vector<int32_t> silent = findSilent(tokenizer, options.end);
   NextLogits next(model, binding);
   TokenSampler sampler(options.sampling, tokenizer.size());
   PhiloxStream random(options.seed);
@@ -178,6 +178,8 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
     for (int32_t token : silent)
       logits[size_t(token)] = -std::numeric_limits<float>::infinity();
     int32_t token = sampler.choose(logits.data(), random.uniform());
+    if (token == options.end)
+      break;
     tokens->push_back(token);
     sample.text += tokenizer.bytesOf(token);
   }

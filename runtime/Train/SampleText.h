@@ -22,8 +22,8 @@ struct SampleOptions {
   SamplingOptions sampling;
   /// The text is that of nsa-generate with this seed.
   uint64_t seed = 0;
-  /// A token that is never chosen, or -1.
-  int64_t forbidden = -1;
+  /// A token that ends the text, or -1.
+  int64_t end = -1;
 };
 
 /// The sample that a configuration asks for after a step.
@@ -48,8 +48,8 @@ struct SampleText {
 
 /// Continues a prompt token by token: by the entry `decode`, or, where the
 /// program has none, by passes of `forward` over the last seq_len tokens.
-/// Tokens that stand for no bytes are never chosen. `keepGoing` is asked before
-/// every token.
+/// Tokens that stand for no bytes are never chosen, but for the one that ends
+/// the text. `keepGoing` is asked before every token.
 Result<SampleText> generate(Model &model, const TrainBinding &binding,
                             const Tokenizer &tokenizer,
                             const SampleOptions &options,

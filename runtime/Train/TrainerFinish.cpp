@@ -61,7 +61,7 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
     return {};
   }
   SampleOptions sample = makeSampleOptions(train, state.step);
-  sample.forbidden = data.manifest.endOfText;
+  sample.end = state.endOfText >= 0 ? state.endOfText : tokenizer->endOfText();
   console.busy("sampling");
   double begin = steadyClock(), end = begin + secondsAllowed;
   bool cut = false;

@@ -26,6 +26,7 @@ Status Trainer::openText() {
         " tokens, the model a vocabulary of " + std::to_string(binding.vocab)};
   if (tokenizer)
     state.tokenizerHash = tokenizer->hash();
+  state.endOfText = data.manifest.endOfText;
   return checkSamples();
 }
 

@@ -102,6 +102,7 @@ Status Trainer::takeOver(const Checkpoint &checkpoint) {
   state = checkpoint.state;
   state.artefactHash = artefact;
   state.dataDigest = digest;
+  state.endOfText = data.manifest.endOfText;
   int64_t seqLen = 0;
   if (!config.stages.empty()) {
     // A run that began without stages was all of one length.

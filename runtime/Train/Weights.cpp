@@ -109,6 +109,7 @@ Result<Weights> Weights::open(const std::string &path) {
   Weights weights;
   weights.folder = checkpoint->path;
   weights.steps = checkpoint->state.step;
+  weights.end = checkpoint->state.endOfText;
   RunConfig &config = checkpoint->config;
   // The stage of the checkpoint is all of it.
   config.stages.clear();

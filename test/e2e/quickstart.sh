@@ -23,7 +23,7 @@ for file in training.csv val.csv env.json metrics.json heartbeat_rank0.jsonl; do
 done
 tail -n 1 "$scratch/log"
 XDG_CACHE_HOME=$scratch/cache "$bin/nsa-generate" "$scratch"/run/* \
-  --prompt '#include ' --tokens 30 > "$scratch/sample" 2> "$scratch/rates" || {
+  --prompt '#include ' --tokens 30 --ignore-end > "$scratch/sample" 2> "$scratch/rates" || {
   cat "$scratch/rates" >&2
   fail "generating"
 }

@@ -120,7 +120,8 @@ def generate(args, name, checkpoint):
     """The prompts with their continuations, as lines for decode-on-gpu."""
     given = [",".join(map(str, prompt)) for prompt in prompts()]
     command = [os.path.join(args.folder, "nsa-generate"), checkpoint, "--artifact", path(args, name + "-decode"), "--ids",
-               "--temperature", "0", "--tokens", str(TOKENS), *[word for text in given for word in ("--prompt", text)],
+               "--temperature", "0", "--ignore-end", "--tokens", str(TOKENS),
+               *[word for text in given for word in ("--prompt", text)],
                *(["--blas", args.blas] if args.blas else [])]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:

@@ -77,6 +77,49 @@ SYNTAX = [
     ("an attribute of another kind", OPT, [], "func.func @f(%a: tensor<1x4x1x8xf32>) {\n  %0:2 = nsa.window_attention %a, %a, %a {window = 4.0 : f64}" + MARK + " : (tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>) -> (tensor<1x4x1x8xf32>, tensor<1x1x4xf32>)\n  return\n}\n", "attribute 'window' failed to satisfy constraint"),
 ]
 
+X = "tensor<?x4xf32>"
+
+
+def open_function(*lines, arguments=f"%x: {X}", results=X):
+    """One whose first argument has `?`, which takes a number before all is verified."""
+    return function(*lines, arguments=arguments, results=results)
+
+
+def generic(name, operands, properties="", result=X, types=X):
+    count = len(operands.split(",")) if operands else 0
+    return f'%0 = "{name}"({operands}) {properties} : ({", ".join([types] * count)}) -> {result}'
+
+
+Q = "tensor<?x?x4x16xf32>"
+LSE = "tensor<?x4x?xf32>"
+OPEN = [
+    ("an empty body", "func.func @f(%x: tensor<?xf32>) {" + MARK + "\n}\n", "is empty, expected func.return"),
+    ("no return", open_function(f"%0 = nn.silu %x : ({X}) -> {X}").replace("{\n", "{" + MARK + "\n", 1), "ends with nn.silu, expected func.return"),
+    ("two blocks", open_function("cf.br ^bb1", "^bb1:", f"return %x : {X}").replace("{\n", "{" + MARK + "\n", 1), "has 2 blocks, expected 1"),
+    ("a return of too little", open_function(f"return %x : {X}" + MARK, results=f"({X}, tensor<4xf32>)"), "has 1 operands, but enclosing function (@f) returns 2"),
+    ("a return of another type", open_function(f"return %x : {X}" + MARK, results="tensor<?x5xf32>"), "doesn't match function result type"),
+    ("another result", open_function(f"%0 = nn.silu %x : ({X}) -> tensor<?x5xf32>" + MARK, "return %0 : tensor<?x5xf32>", results="tensor<?x5xf32>"), "tensor<?x5xf32>"),
+    ("too few operands", open_function(generic("nn.add", "%x") + MARK, f"return %0 : {X}"), "expected 2 operands, but found 1"),
+    ("too many operands", open_function(generic("nn.silu", "%x, %x") + MARK, f"return %0 : {X}"), "requires a single operand"),
+    ("no operands", open_function(generic("nn.silu", "") + MARK, f"return %x : {X}"), "requires a single operand"),
+    ("two results", open_function(f'%0:2 = "nn.silu"(%x) : ({X}) -> ({X}, {X})' + MARK, f"return %0#0 : {X}"), "requires one result"),
+    ("no table", open_function(generic("nn.rotary", "%x", types=Q, result=Q) + MARK, f"return %0 : {Q}", arguments=f"%x: {Q}", results=Q), "expected 2 operands, but found 1"),
+    ("no visibility", open_function(f'%0:2 = "nsa.attention"(%x, %x, %x) : ({Q}, {Q}, {Q}) -> ({Q}, {LSE})' + MARK, f"return %0#0 : {Q}", arguments=f"%x: {Q}", results=Q), "visibility"),
+    ("no heads", open_function(generic("nn.split_heads", "%x", types="tensor<?x?x48xf32>", result=Q) + MARK, f"return %0 : {Q}", arguments="%x: tensor<?x?x48xf32>", results=Q), "heads"),
+    ("an operand of another rank", open_function(generic("nn.merge_heads", "%x", result="tensor<?x?x48xf32>") + MARK, f"return %x : {X}"), "operand #0 must be"),
+    ("a use before the value", open_function(f"%0 = nn.add %x, %1 : ({X}, {X}) -> {X}" + MARK, f"%1 = nn.silu %x : ({X}) -> {X}", f"return %0 : {X}"), "does not dominate this use"),
+    ("a function without a type", '"func.func"() <{sym_name = "f"}> ({' + MARK + f"\n^bb0(%x: {X}):\n  func.return %x : {X}\n}}) : () -> ()\n", "function_type"),
+    ("arguments of another type", f'"func.func"() <{{sym_name = "f", function_type = ({X}) -> ()}}> ({{' + MARK + "\n^bb0(%x: tensor<?xf32>):\n  func.return\n}) : () -> ()\n", "type of entry block argument #0"),
+    ("a module in a module", "module {\n" + open_function(f"%0 = nn.silu %x : ({X}) -> {X}" + MARK, f"return %0 : {X}") + "}\n" + function(f"return %x : {X}", arguments=f"%x: {X}", results=X), "statically shaped"),
+    ("parts of other ranks", open_function(f"%0 = \"nn.concat\"(%x, %y) : ({X}, tensor<f32>) -> {X}" + MARK, f"return %0 : {X}", arguments=f"%x: {X}, %y: tensor<f32>"), "rank"),
+    ("a matrix of rank 0", open_function(f"%0 = \"nn.matmul\"(%x, %y) : ({X}, tensor<f32>) -> {X}" + MARK, f"return %0 : {X}", arguments=f"%x: {X}, %y: tensor<f32>"), "rank"),
+    ("parts without sizes", open_function(generic("nn.split", "%x") + MARK, f"return %x : {X}"), "sizes"),
+    ("fewer parts than sizes", open_function(generic("nn.split", "%x", "<{sizes = array<i64: 1, 3>}>", result="tensor<?x1xf32>") + MARK, f"return %x : {X}"), "result"),
+    ("a call", open_function(f"%0 = func.call @g(%x) : ({X}) -> {X}" + MARK, f"return %0 : {X}") + f"func.func private @g({X}) -> {X}\n", "does not infer its result types"),
+]
+OPEN = [(f"`?` and {name}", tool, [], text, expected) for name, text, expected in OPEN for tool in (OPT, COMPILE)]
+OPEN.append(("the largest size beside `?`", COMPILE, [], open_function(f"return %x : {X}", arguments=f"%x: {X}, %y: tensor<9223372036854775807xf32>").replace("{\n", "{" + MARK + "\n", 1), "elements"))
+
 ATTRIBUTES = [
     ("a name that is a number", OPT, [], argument("nn.name = 3 : i64"), "nn.name"),
     ("an empty name", OPT, [], argument('nn.name = ""'), "nn.name"),
@@ -95,6 +138,9 @@ ATTRIBUTES = [
     ("an unknown attribute", OPT, [], argument("nn.rolle = \"input\""), "nn.rolle"),
     ("an objective of integers", OPT, [], "func.func @f(%a: tensor<4xi32>) -> (tensor<4xi32> {nn.objective}) {" + MARK + "\n  return %a : tensor<4xi32>\n}\n", "floating-point"),
     ("a seed that is no scalar", OPT, [], argument("nn.seed"), "nn.seed"),
+    ("extents that are no table", OPT, [], "module attributes {nsa.extents = [[7 : i64]]} {}" + MARK, "must be a list of numbers and maps of two symbols"),
+    ("extents of one symbol", OPT, [], "module attributes {nsa.extents = [[7 : i64, affine_map<()[s0] -> (s0)>]]} {}" + MARK, "maps of two symbols"),
+    ("extents with a remainder", OPT, [], "module attributes {nsa.extents = [[7 : i64, affine_map<()[s0, s1] -> (s0 mod 2)>]]} {}" + MARK, "maps of two symbols"),
     ("training a module", OPT, [], "module attributes {nn.train} {}" + MARK, "belongs on a function"),
     ("an alias of nothing", OPT, [], 'func.func @f(%a: tensor<4xf32>) -> (tensor<4xf32> {nn.alias = "x"}) {' + MARK + "\n  return %a : tensor<4xf32>\n}\n", "`x`"),
     ("an alias of another type", OPT, [], 'func.func @f(%a: tensor<4xf32> {nn.name = "x"}, %b: tensor<5xf32>) -> (tensor<5xf32> {nn.alias = "x"}) {' + MARK + "\n  return %b : tensor<5xf32>\n}\n", "tensor<5xf32>"),
@@ -137,4 +183,4 @@ PROGRAMS = [
     ("an unknown segment", OPT, [], "rt.segment heap @arena size 0 alignment 64" + MARK, ""),
 ]
 
-CASES = SYNTAX + ATTRIBUTES + MODELS + PROGRAMS
+CASES = SYNTAX + OPEN + ATTRIBUTES + MODELS + PROGRAMS

@@ -15,7 +15,7 @@ import nsa
 import nsa.data
 from nsa.data import _pack, _sources, _tokenizer
 from nsa.data.__main__ import main
-from programs import BIN
+from programs import BIN, run_programs
 
 TEXTS = ["The quick brown fox.", "jumps\nover", "  the lazy dog's 1234 bones ", "Grüße, 世界! <|endoftext|> é", "x" * 500,
          "\t\tif (a[i] != 0)\n\n\treturn;"] * 3
@@ -74,6 +74,28 @@ def test_write_shards_wrong_input_is_an_error_and_writes_nothing(tmp_path, wrong
     with pytest.raises(nsa.InputError, match=re.escape(message)):
         nsa.data.write_shards(**{"output": tmp_path / "s", "vocabulary": 10, **wrong})
     assert not (tmp_path / "s").exists()
+
+
+CHARACTERS = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16, vocab_size: 65}
+nsa: {l: 8, d: 4, l_sel: 16, n_sel: 2, w: 16}
+data: {tokenizer: shards}
+train: {steps: 3, seq_len: 32, batch_size: 2, micro_batch: 2, warmup_steps: 0, final_eval_batches: 1}
+"""
+
+
+def test_write_shards_65_characters_train_and_generate(tmp_path, rng):
+    nsa.data.write_shards(tmp_path / "data", [rng.integers(0, 65, 4000)], [rng.integers(0, 65, 500)], vocabulary=65)
+    (tmp_path / "small.yaml").write_text(CHARACTERS)
+    train = ["--data", "data", "--out-dir", "runs", "--run-name"]
+    run_programs(tmp_path, ["nsa-train", "small.yaml", *train, "compiled"],
+                 ["nsa-model", "small.yaml", "-o", "small.mlir"], ["nsa-compile", "small.mlir", "-o", "small.nsax"],
+                 ["nsa-train", "small.nsax", "--config", "small.yaml", *train, "given"])
+    weights = [(tmp_path / f"runs/{run}/checkpoints/step-00000003/model.safetensors").read_bytes() for run in ("compiled", "given")]
+    assert weights[0] == weights[1]
+    done = subprocess.run([BIN / "nsa-generate", "runs/given", "--ids", "--prompt", "1,64", "--tokens", "20", "--temperature", "0"],
+                          cwd=tmp_path, check=True, capture_output=True, text=True)
+    ids = [int(token) for token in done.stdout.split(",")]
+    assert len(ids) == 20 and ids == nsa.Model(tmp_path / "runs/given").generate([1, 64], tokens=20, temperature=0)
 
 
 def test_write_shards_overwrite_keeps_nothing_of_the_old(tmp_path):

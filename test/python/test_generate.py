@@ -1,12 +1,15 @@
 """One token at a time gives what the model gives to whole sequences."""
 
+import json
 import re
+import subprocess
 
 import numpy as np
 import pytest
 
 import nsa
-from programs import train_on_ids
+import nsa.data
+from programs import BIN, run_programs, train_on_ids
 
 CONFIG = """
 model: {{dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu, {model}}}
@@ -116,13 +119,13 @@ def model(tmp_path_factory):
 
 
 def test_generate_temperature_0_takes_most_likely_ids(model):
-    drawn = model.generate([1, 2, 3], tokens=20, temperature=0)
+    drawn = model.generate([1, 2, 3], tokens=20, temperature=0, ignore_end=True)
     ids = [1, 2, 3]
     for token in drawn:
         logits = model.logits(ids)[-1]
         assert logits[token] >= logits.max() - 1e-4
         ids.append(token)
-    assert model.generate([[1, 2, 3], [5] * 40], tokens=20, temperature=0)[0] == drawn
+    assert model.generate([[1, 2, 3], [5] * 40], tokens=20, temperature=0, ignore_end=True)[0] == drawn
 
 
 def test_generate_text_is_function_of_seed_and_ends_before_stop(model):
@@ -132,11 +135,75 @@ def test_generate_text_is_function_of_seed_and_ends_before_stop(model):
     assert model.generate("ab", tokens=30, seed=1, stop=text[3:5]) == text.split(text[3:5])[0]
 
 
+def test_generate_end_of_documents_ends_each_sequence_alone(model):
+    prompts = [[1, 2, 3], [5] * 40, [7]]
+    whole = model.generate(prompts, tokens=60, seed=1, temperature=3, ignore_end=True)
+    text = model.generate("ab", tokens=60, seed=1, temperature=3, ignore_end=True)
+    letter = next(char for char in text[20:] if char.isascii())
+    try:
+        model._text.end = end = whole[1][30]
+        expected = [row[:row.index(end)] if end in row else row for row in whole]
+        assert model.generate(prompts, tokens=60, seed=1, temperature=3) == expected
+        model._text.end = ord(letter)
+        assert model.generate("ab", tokens=60, seed=1, temperature=3) == text.split(letter)[0]
+    finally:
+        model._text.end = 0
+
+
+DOCUMENTS = """model: {{dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16, attention: dense, vocab_size: {vocab}}}
+data: {{tokenizer: {tokenizer}}}
+train: {{steps: 100, seq_len: 32, batch_size: 4, micro_batch: 4, warmup_steps: 0, lr: 1e-2, final_eval_batches: 1, sample_bytes: 12,
+  sample_prompt: "{start}", sample_temperature: 0}}
+"""
+BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3}, "merges": []}, "decoder": {"type": "ByteLevel"},
+              "added_tokens": [{"id": 2, "content": "</s>", "special": True}]}
+
+
+def pack_bytes(folder):
+    (folder / "text").mkdir()
+    for number in range(300):
+        (folder / "text" / f"{number}.txt").write_text(f"{number}:abcabc")
+    run_programs(folder, ["nsa-data", "pack", "text", "-o", "data", "--val-fraction", "0.1"])
+
+
+def pack_tokens(folder):
+    (folder / "tokenizer.json").write_text(json.dumps(BYTE_LEVEL))
+    documents = [[3, 0, 1, 3, 0, 1, 2]] * 300
+    nsa.data.write_shards(folder / "data", documents, documents[:20], vocabulary=4, end_of_text=2, tokenizer=folder / "tokenizer.json")
+
+
+@pytest.mark.parametrize("pack,config,prompt,expected", [
+    (pack_bytes, {"vocab": 256, "tokenizer": "byte", "start": "7:"}, [*b"7:ab"], [*b"cabc", 0]),
+    (pack_tokens, {"vocab": 4, "tokenizer": "shards", "start": ""}, [3, 0], [1, 3, 0, 1, 2])], ids=["bytes", "tokens"])
+def test_generate_documents_end_in_all_ways_alike(tmp_path, pack, config, prompt, expected):
+    pack(tmp_path)
+    start = config["start"]
+    (tmp_path / "small.yaml").write_text(DOCUMENTS.format(**{**config, "start": start + "a"}))
+    run_programs(tmp_path, ["nsa-train", "small.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "small"])
+    assert (tmp_path / "runs/small/samples.txt").read_text(errors="replace").endswith(f"(step 100):\n{start}abcabc\n")
+
+    def generate(*arguments):
+        command = [BIN / "nsa-generate", "runs/small", "--tokens", "8", "--temperature", "0", *arguments]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    ids = ",".join(map(str, prompt))
+    assert generate("--prompt", start + "ab") == "cabc\n"
+    assert generate("--prompt", start + "ab", "--prompt", start + "abcab") == "=== 1\ncabc\n=== 2\nc\n"
+    assert generate("--prompt", ids, "--ids") == ",".join(map(str, expected[:-1])) + "\n"
+    model = nsa.Model(tmp_path / "runs/small")
+    assert model.generate([prompt, [*prompt, *expected[:3]]], tokens=8, temperature=0) == [expected[:-1], [expected[3]]]
+    on = model.generate(prompt, tokens=8, temperature=0, ignore_end=True)
+    assert len(on) == 8 and on[:5] == expected
+    assert generate("--prompt", ids, "--ids", "--ignore-end") == ",".join(map(str, on)) + "\n"
+    text = bytes(on).decode() if pack is pack_bytes else "".join("bc a"[token] for token in on if token != 2)
+    assert generate("--prompt", start + "ab", "--ignore-end") == text + "\n"
+
+
 def test_generate_changed_parameters_are_used(model):
     saved = model.parameters["head.weight"]
     model.parameters["head.weight"] = 0 * saved
     try:
-        assert model.generate([1, 2, 3], tokens=3, temperature=0) == [0, 0, 0]
+        assert model.generate([1, 2, 3], tokens=3, temperature=0, ignore_end=True) == [0, 0, 0]
     finally:
         model.parameters["head.weight"] = saved
 

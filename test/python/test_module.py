@@ -1,6 +1,7 @@
 """The module itself: compiling, running, saving, and what it says when wrong."""
 
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 
 import nsa
+import nsa.data
+import nsa.evaluate
+import nsa.hf
 import reference as ref
 
 ADD = """func.func @main(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> tensor<4x8xf32> {
@@ -147,6 +151,20 @@ def test_corrupted_files_are_errors(module, tmp_path):
         path.write_bytes(contents)
         with pytest.raises(nsa.Error, match=name):
             nsa.load(str(path))
+
+
+@pytest.mark.parametrize("read", [
+    lambda folder: nsa.compile(folder / "config.json"),
+    lambda folder: nsa.hf.import_model(folder, folder / "run"),
+    lambda folder: nsa.evaluate._choices.read_items(folder / "config.json"),
+    lambda folder: nsa.data.write_shards(folder / "data", [[1]], vocabulary=2, tokenizer=folder / "config.json"),
+    lambda folder: nsa.data.Shards(str(folder)),
+])
+def test_pipes_without_a_writer_are_errors(tmp_path, read):
+    for name in ("config.json", "manifest.json"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(nsa.InputError, match="not a regular file|nothing came from it"):
+        read(tmp_path)
 
 
 def test_phases_are_text():

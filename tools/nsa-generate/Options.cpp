@@ -34,6 +34,9 @@ static void addTextOptions(CLI::App &app, GenerateOptions &options) {
   app.add_option("--stop", options.stops,
                  "End a text before this string (repeatable)")
       ->allow_extra_args(false);
+  app.add_flag("--ignore-end", options.ignoreEnd,
+               "Go on behind the token that ends documents; else a text ends "
+               "before it");
 }
 
 static void addSamplingOptions(CLI::App &app, GenerateOptions &options) {

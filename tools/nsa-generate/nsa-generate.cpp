@@ -95,15 +95,20 @@ encodePrompts(const std::vector<std::string> &texts,
 // Model
 //===----------------------------------------------------------------------===//
 
+/// The tokenizer.json of a checkpoint, or nothing.
+static std::string findTokenizer(const Weights &weights) {
+  std::error_code code;
+  fs::path own = fs::path(weights.path()) / "tokenizer.json";
+  return fs::exists(own, code) ? own.string() : "";
+}
+
 /// The tokenizer of the checkpoint, or the one that was asked for.
 static Result<Tokenizer> openTokenizer(const GenerateOptions &options,
                                        const Weights &weights,
                                        const RunConfig &config) {
   std::string path = options.tokenizer;
-  std::error_code code;
-  fs::path own = fs::path(weights.path()) / "tokenizer.json";
-  if (path.empty() && fs::exists(own, code))
-    path = own;
+  if (path.empty())
+    path = findTokenizer(weights);
   if (path.empty() && config.model.vocabSize != 256)
     return Error{"'" + weights.path() + "' has no tokenizer.json, and its " +
                  std::to_string(config.model.vocabSize) +
@@ -117,6 +122,20 @@ static Result<Tokenizer> openTokenizer(const GenerateOptions &options,
                  std::to_string(config.model.vocabSize) +
                  ": it is that of another model"};
   return tokenizer;
+}
+
+/// The token that ends documents: that of the training, else of the tokenizer,
+/// which is null where prompts are ids; -1 if there is none.
+static Result<int64_t> findEnd(const Weights &weights, const RunConfig &config,
+                               const Tokenizer *tokenizer) {
+  if (weights.endOfText() >= 0)
+    return weights.endOfText();
+  if (tokenizer)
+    return tokenizer->endOfText();
+  if (std::string path = findTokenizer(weights); !path.empty())
+    return findEndOfText(path);
+  return config.data.tokenizer == "byte" ? Tokenizer::ofBytes().endOfText()
+                                         : -1;
 }
 
 /// Tokens that are prefilled at once: the sequences of the training, or twice
@@ -167,6 +186,8 @@ struct Job {
   std::optional<Tokenizer> tokenizer;
   /// Tokens that stand for no text, which are not drawn.
   Tokens silent;
+  /// The token that ends a sequence, or -1.
+  int64_t end = -1;
 };
 } // namespace
 
@@ -190,11 +211,13 @@ static Result<Generator> openGenerator(const GenerateOptions &options,
   return Generator::create(std::move(*program));
 }
 
-/// Tokens of the model that stand for nothing.
-static Tokens findSilent(const Tokenizer &tokenizer, int64_t vocab) {
+/// Tokens of the model that stand for nothing, without the `end` of documents.
+static Tokens findSilent(const Tokenizer &tokenizer, int64_t vocab,
+                         int64_t end) {
   Tokens silent;
   for (int64_t id = 0; id < vocab; ++id)
-    if (id >= tokenizer.size() || tokenizer.bytesOf(int32_t(id)).empty())
+    if (id != end &&
+        (id >= tokenizer.size() || tokenizer.bytesOf(int32_t(id)).empty()))
       silent.push_back(int32_t(id));
   return silent;
 }
@@ -213,6 +236,11 @@ static Status checkLengths(const std::vector<Tokens> &prompts, int64_t tokens,
                    std::to_string(all) + ", or fewer --tokens"};
   }
   return {};
+}
+
+/// The end of documents may be no token of the tokenizer.
+static std::string_view textOf(const Tokenizer &tokenizer, int32_t id) {
+  return id < tokenizer.size() ? tokenizer.bytesOf(id) : std::string_view();
 }
 
 static Result<Job> prepare(const GenerateOptions &options) {
@@ -263,11 +291,15 @@ static Result<Job> prepare(const GenerateOptions &options) {
           checkLengths(*prompts, options.tokens, generator->context());
       !status)
     return Error{status.message()};
+  Result<int64_t> end =
+      findEnd(*weights, *config, tokenizer ? &*tokenizer : nullptr);
+  if (!end)
+    return Error{end.message()};
   Tokens silent;
   if (tokenizer)
-    silent = findSilent(*tokenizer, generator->vocab());
+    silent = findSilent(*tokenizer, generator->vocab(), *end);
   return Job{std::move(*generator), std::move(*prompts), std::move(tokenizer),
-             std::move(silent)};
+             std::move(silent), options.ignoreEnd ? -1 : *end};
 }
 
 //===----------------------------------------------------------------------===//
@@ -294,6 +326,8 @@ struct Continuation {
   bool isSingle;
   std::string text;
   int64_t tokens = 0;
+  /// Whether the token that ends documents was drawn.
+  bool ended = false;
 };
 
 double secondsSince(std::chrono::steady_clock::time_point start) {
@@ -373,21 +407,24 @@ void Drawing::draw(const Job &job, std::vector<Continuation> &all,
 static bool drawTokens(Job &job, const GenerateOptions &options,
                        Drawing &drawing, std::vector<Continuation> &all,
                        Tokens &ids) {
+  auto isDone = [&](const Continuation &own) {
+    return own.ended || own.stop.stopped() || own.tokens == options.tokens;
+  };
   for (size_t row = 0; row < all.size(); ++row)
-    ids[row] =
-        all[row].stop.stopped() || all[row].tokens == options.tokens ? -1 : 0;
+    ids[row] = isDone(all[row]) ? -1 : 0;
   drawing.draw(job, all, ids);
   bool goesOn = false;
   for (size_t row = 0; row < all.size(); ++row) {
     if (ids[row] < 0)
       continue;
     Continuation &own = all[row];
-    if (job.tokenizer)
-      own.add(own.stop.push(job.tokenizer->bytesOf(ids[row])));
-    else
+    own.ended = ids[row] == job.end;
+    if (!own.ended && job.tokenizer)
+      own.add(own.stop.push(textOf(*job.tokenizer, ids[row])));
+    else if (!own.ended)
       own.add((own.tokens ? "," : "") + std::to_string(ids[row]));
-    ++own.tokens;
-    if (own.stop.stopped() || own.tokens == options.tokens)
+    own.tokens += !own.ended;
+    if (isDone(own))
       ids[row] = -1;
     goesOn |= ids[row] >= 0;
   }

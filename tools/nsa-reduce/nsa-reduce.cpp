@@ -16,29 +16,51 @@
 #include "mlir/Support/LLVM.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
+#include <sys/mman.h>
+#include <unistd.h>
 
-/// Why the file among the arguments cannot be parsed, or nothing.
-static std::string findUnparsableInput(llvm::ArrayRef<const char *> arguments) {
+/// Makes the text what comes from the standard input.
+static nsa::Status pipeIn(const std::string &text) {
+  int fd = ::memfd_create("nsa-reduce", MFD_CLOEXEC);
+  if (fd < 0 || ::write(fd, text.data(), text.size()) != ssize_t(text.size()) ||
+      ::lseek(fd, 0, SEEK_SET) != 0 || ::dup2(fd, STDIN_FILENO) < 0)
+    return nsa::systemError("cannot keep", "the standard input");
+  return {};
+}
+
+/// Reads the input that the arguments name, of a bounded size, as MLIR's own
+/// function does not, and says why it cannot be parsed. What comes from a pipe
+/// or a device is given to that function by the standard input.
+static nsa::Status checkInput(llvm::MutableArrayRef<char *> arguments) {
+  static char standardInput[] = "-";
   for (size_t i = 1; i < arguments.size(); ++i) {
     llvm::StringRef argument = arguments[i], before = arguments[i - 1];
-    if (argument.starts_with("-") || before == "-o" || before == "--o")
+    bool isPiped = argument == "-";
+    if ((argument.starts_with("-") && !isPiped) || before == "-o" ||
+        before == "--o")
       continue;
-    // What cannot be read is reported later.
-    if (auto source = llvm::MemoryBuffer::getFile(argument))
-      return nsa::findUnparsable((*source)->getBuffer(), argument);
+    nsa::Result<std::string> text = nsa::readFile(
+        isPiped ? "/dev/stdin" : argument.str(), nsa::mostPipedBytes);
+    if (!text)
+      return nsa::Error{"nsa-reduce: error: " + text.message()};
+    if (std::string problem = nsa::findUnparsable(*text, argument);
+        !problem.empty())
+      return nsa::Error{problem};
+    if (!isPiped && nsa::InputFile::open(argument.str()))
+      return {};
+    arguments[i] = standardInput;
+    return pipeIn(*text);
   }
-  return "";
+  return {};
 }
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // After LLVM's handlers.
   nsa::ignoreFileSizeSignal();
-  if (std::string problem = findUnparsableInput({argv, size_t(argc)});
-      !problem.empty()) {
-    llvm::errs() << problem << "\n";
+  if (nsa::Status status = checkInput({argv, size_t(argc)}); !status) {
+    llvm::errs() << status.message() << "\n";
     return 1;
   }
   nsa::hideForeignOptions();

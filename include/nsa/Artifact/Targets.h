@@ -8,8 +8,9 @@
 namespace nsa::artifact {
 
 /// `Artifact.target` of programs for NVIDIA GPUs: what compilers write and the
-/// runtime runs.
-constexpr std::string_view gpuTargets[] = {"sm_80", "sm_86", "sm_90a"};
+/// runtime runs. Later ones are better for a GPU that runs several.
+constexpr std::string_view gpuTargets[] = {
+    "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_103", "sm_120"};
 
 } // namespace nsa::artifact
 

@@ -20,7 +20,7 @@ namespace nsa {
 
 /// What to compile for. Every field ends up in the artefact's options.
 struct CompilerOptions {
-  /// The kind of machine: "cpu", or the GPU "sm_80", "sm_86" or "sm_90a".
+  /// The kind of machine: "cpu", or a GPU such as "sm_90a".
   std::string target = "cpu";
   /// For a GPU: the program ptxas, which makes a cubin. Empty: the artefact has
   /// PTX, which the driver of the machine that runs it compiles.

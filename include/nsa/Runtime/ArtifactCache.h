@@ -1,11 +1,12 @@
 //===- ArtifactCache.h - artefacts that were compiled before ----*- C++ -*-===//
 //
 // A folder with one entry for each source that nsa-train or nsa.compile
-// compiled: its text model.mlir, the artefact model.nsax, and a lock that the
-// process holds which compiles it. Entries are named by the hash of what they
-// are made from, so that nothing is wrong when a source, an option or the
-// compiler changes. Those that were not used for longest go when all together
-// are too large. The folder may be deleted at any time.
+// compiled: its text model.mlir, the artefact model.nsax, the hashes of what it
+// was made from and of itself, and a lock that the process holds which compiles
+// it. Entries are named by the first of these hashes, so that nothing is wrong
+// when a source, an option or the compiler changes. Those that were not used
+// for longest go when all together are too large. The folder may be deleted at
+// any time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,8 +55,9 @@ public:
   static bool isOff(const Variables &variables);
 
   /// $XDG_CACHE_HOME/nsa, or $HOME/.cache/nsa if that variable is not an
-  /// absolute path; created if needed, for its owner alone. One that others may
-  /// write to is an error: artefacts hold machine code.
+  /// absolute path; created if needed, for its owner alone. One of another
+  /// user, or that others may write to, is an error: artefacts hold machine
+  /// code.
   static Result<ArtifactCache> open(const Variables &variables,
                                     uint64_t limit = mostBytes);
 

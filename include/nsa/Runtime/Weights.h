@@ -42,6 +42,9 @@ public:
   const std::string &modelConfig() const { return json; }
   /// The compute type that the model was trained in: "fp32", "bf16" or "fp16".
   const std::string &precision() const { return compute; }
+  /// The token that ended documents of the training; -1 where the checkpoint
+  /// does not say it.
+  int64_t endOfText() const { return end; }
   /// In the order of the file.
   const std::vector<Tensor> &tensors() const { return list; }
 
@@ -58,7 +61,7 @@ private:
   Weights();
 
   std::string folder, yaml, json, compute;
-  int64_t steps = 0;
+  int64_t steps = 0, end = -1;
   std::vector<Tensor> list;
   std::unique_ptr<File> file;
 };

@@ -116,7 +116,7 @@ class Model:
     def generate(
         self, prompts: str | numpy.typing.ArrayLike | Sequence[str] | Sequence[numpy.typing.ArrayLike], tokens: int = 256,
         *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = (),
-        context: int | None = None,
+        ignore_end: bool = False, context: int | None = None,
     ) -> Any: ...
 
 def compile(

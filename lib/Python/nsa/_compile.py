@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 
+from nsa._files import open_file
 from nsa._module import Module, _path
 from nsa._runtime import Artifact, InputError, RunError, cached, is_cache_off, read_artifact
 
@@ -90,7 +91,7 @@ def _read_source(source, name):
         raise InputError(f"the source is a {type(source).__name__}, expected text, a path, bytes or a Module")
     path = _path(source)
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             text = file.read()
     except OSError as error:
         raise InputError(f"cannot read the source '{path}': {error.strerror}") from error
@@ -106,7 +107,7 @@ def compile(source, *, name=None, target="cpu", gradients=(), threads=0, seed=0,
     `source` is text (with a line break or a brace), the path of a file (a configuration
     .yaml or .json stands for its model), bytes, or a Module that was compiled, to be
     compiled otherwise; `name` stands for it in messages.
-    `target` is "cpu", or the GPU "sm_80", "sm_86" or "sm_90a"; that needs no GPU here.
+    `target` is "cpu", or a GPU such as "sm_80" or "sm_90a" (docs/tools.md); that needs no GPU here.
     `gradients` names arguments of functions: their gradients become outputs `grad.NAME`, of
     the first floating-point result (or the one marked nn.objective), whose gradient is an
     input `grad.RESULT` unless it is a scalar.

@@ -1,6 +1,7 @@
 """Trained models."""
 
 import collections.abc
+import functools
 import os
 
 import numpy
@@ -162,7 +163,8 @@ class Model:
             inputs = {**inputs, "start": numpy.zeros_like(ids)}
         return self.module.run(entry, inputs)
 
-    def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), context=None):
+    def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), ignore_end=False,
+                 context=None):
         """What follows prompts, token by token.
 
         `prompts` is a text, ids [T], or a list of texts or of ids, which are continued as one
@@ -170,8 +172,9 @@ class Model:
         package tokenizers, or is its bytes in a model of 256 ids. At most `tokens` ids are
         drawn for each prompt: of the `top_k` most likely ones (0: all), the fewest that have
         the part `top_p` of the probability, with logits divided by `temperature`; 0 takes the
-        most likely one. `seed` decides the draws. A text ends before the first of the strings
-        `stop`, one string or several.
+        most likely one. `seed` decides the draws. A sequence ends before the id that ends
+        documents, unless `ignore_end`, a text also before the first of the strings `stop`, one
+        string or several.
 
         Returns a text or a list of ids, or a list of these, without the prompts.
 
@@ -189,13 +192,17 @@ class Model:
         texts = [isinstance(prompt, str) for prompt in given]
         if stop and not all(texts):
             raise InputError("stop is for texts, and a prompt is ids")
-        text = self._text() if any(texts) else None
+        text = self._text
+        if any(texts) and text.kind != "tokenizer" and self.vocab != 256:
+            raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
+                             "give prompts as ids")
+        end = None if ignore_end else text.end
         context = context or 4 * self.seq_len
         ids = [text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
         ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
 
         def is_done(row, drawn):
-            return bool(stop) and any(end in text.decode(drawn) for end in stop)
+            return drawn[-1] == end or bool(stop) and any(string in text.decode(drawn) for string in stop)
 
         length = self.seq_len
         while length < max(map(len, ids)):
@@ -203,18 +210,17 @@ class Model:
         generator = self._generator(len(ids), context, min(length, max(context, self.seq_len)))
         results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
         for row, is_text in enumerate(texts):
+            if results[row][-1] == end:
+                results[row].pop()
             if is_text:
                 results[row] = text.decode(results[row])
-                for end in stop:
-                    results[row] = results[row].split(end)[0]
+                for string in stop:
+                    results[row] = results[row].split(string)[0]
         return results[0] if single else results
 
+    @functools.cached_property
     def _text(self):
-        text = Text(self.checkpoint, self.config)
-        if text.kind != "tokenizer" and self.vocab != 256:
-            raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
-                             "give prompts as ids")
-        return text
+        return Text(self.checkpoint, self.config)
 
     def _check_prompt(self, number, ids, tokens, context):
         if not len(ids):

@@ -216,7 +216,7 @@ class Module:
 
     @property
     def target(self):
-        """The machine that it is for: cpu, sm_80, sm_86 or sm_90a."""
+        """The machine that it is for: cpu, or a GPU such as sm_90a."""
         return self._artifact.target
 
     @property

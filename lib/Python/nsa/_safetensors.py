@@ -8,6 +8,7 @@ import tempfile
 
 import numpy
 
+from nsa._files import open_file
 from nsa._runtime import InputError
 
 # What is read: the types that weights have.
@@ -33,7 +34,7 @@ class File:
     def __init__(self, path):
         self.path = path
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 start = file.read(8)
                 length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
@@ -76,7 +77,7 @@ def find_files(folder):
         file = File(single)
         return dict.fromkeys(file.shapes, file)
     try:
-        with open(index, encoding="utf-8") as text:
+        with open_file(index, "r", encoding="utf-8") as text:
             places = {str(name): os.path.basename(place) for name, place in json.load(text)["weight_map"].items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"cannot read '{index}': {error}") from error

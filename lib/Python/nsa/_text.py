@@ -24,16 +24,17 @@ class Text:
         setting = re.search(r'^  tokenizer: *"?([^"\n]*)', config, re.M)
         vocab = re.search(r"^  vocab_size: *(\d+)", config, re.M)
         self.kind, self.source = "none", b""
-        self.end, self.end_name = None, END_OF_TEXT[0]
+        # The data say which token ends documents; else it is one of the tokenizer.
+        self.end, self.end_name = _read_end(checkpoint), END_OF_TEXT[0]
         self._path, self._encoder = path, None
         if os.path.exists(path):
             with open(path, "rb") as file:
                 self.source = file.read()
             self.kind = "tokenizer"
-            self.end, self.end_name = _find_end(self.source)
+            self.end, self.end_name = _find_end(self.source, self.end)
         elif setting and setting[1] == "byte" and vocab and int(vocab[1]) >= 256:
             # nsa-data ends documents with the byte 0.
-            self.kind, self.end = "byte", 0
+            self.kind, self.end = "byte", self.end or 0
 
     @functools.cached_property
     def bytes(self):
@@ -91,10 +92,18 @@ class Text:
         return int(self._lengths[ids[ids < len(self._lengths)]].sum() - self._blank[begin[begin < len(self._blank)]].sum())
 
 
-def _find_end(source):
-    """The id and the name of the token that ends documents, as nsa.data finds it; None if there is none."""
+def _read_end(checkpoint):
+    """The id that the state of a checkpoint says; None in one of data without such an id."""
+    with open(os.path.join(checkpoint, "state.json"), "rb") as file:
+        return json.load(file).get("end_of_text")
+
+
+def _find_end(source, end):
+    """The id and the name of the token that ends documents: `end`, or as nsa.data finds it; None if there is none."""
     settings = json.loads(source)
     vocabulary = settings["model"]["vocab"]
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {entry[0]: i for i, entry in enumerate(vocabulary)}
     ids.update((token["content"], token["id"]) for token in settings.get("added_tokens", []))
+    if end is not None:
+        return end, next((name for name, own in ids.items() if own == end), "")
     return next(((ids[name], name) for name in END_OF_TEXT if name in ids), (None, ""))

@@ -11,6 +11,7 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/ThreadPool.h"
@@ -164,19 +165,20 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
   CPUBinary binary;
   binary.cpu = cpu;
   std::vector<SmallVector<char, 0>> objects;
-  bool anyFailed = false;
+  // What is wrong with the machine is so for every kernel.
+  llvm::StringSet<> errors;
   for (KernelJob &job : jobs) {
-    if (!job.error.empty()) {
+    if (!job.error.empty() && errors.insert(job.error).second)
       job.kernel.emitError("kernel '")
           << job.kernel.getSymName()
           << "' cannot be compiled: " << StringRef(job.error).trim();
-      anyFailed = true;
-    }
+    if (!job.object.warning.empty())
+      job.kernel.emitWarning(job.object.warning);
     binary.kernels.push_back({job.kernel.getSymName().str(),
                               job.object.codeBytes, job.object.stackBytes});
     objects.push_back(std::move(job.object.bytes));
   }
-  if (anyFailed)
+  if (!errors.empty())
     return failure();
   llvm::Expected<SmallVector<char, 0>> image = linkSharedObject(objects);
   if (!image)

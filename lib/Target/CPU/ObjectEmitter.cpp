@@ -182,7 +182,11 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
            std::string(bytes.begin(), bytes.end());
   };
   Expected<std::string> code =
-      keepText ? generate() : generateOnce(module, cpu.name, generate);
+      keepText ? generate()
+               : generateOnce(module, cpu.name, generate,
+                              [&](const std::string &warning) {
+                                result.warning = warning;
+                              });
   if (!code)
     return code.takeError();
   auto [stackBytes, bytes] = StringRef(*code).split('\n');

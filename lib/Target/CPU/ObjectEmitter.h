@@ -16,6 +16,8 @@ struct KernelObject {
   uint64_t stackBytes = 0;
   /// Readable LLVM IR and assembly; empty unless they are asked for.
   std::string ir, assembly;
+  /// What was wrong with the code in the cache.
+  std::string warning;
 };
 
 /// Optimises `module`, whose only external function is `symbol`, and emits an

@@ -125,7 +125,9 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
   if (!saveTo.empty())
     onOptimized = keepTexts;
   if (llvm::Error crash = runGuarded([&] {
-        llvm::Expected<std::string> ptx = emitPTX(*code, chip, onOptimized);
+        llvm::Expected<std::string> ptx =
+            emitPTX(*code, chip, onOptimized,
+                    [&](const std::string &text) { module.emitWarning(text); });
         if (ptx)
           binary.ptx = std::move(*ptx);
         else
@@ -254,6 +256,9 @@ void SerializeKernels::runOnOperation() {
   }
   if (!findOutlinedKernels(module))
     return markAllAnalysesPreserved();
+  if (target->architecture != target->name)
+    module.emitRemark("there is no code of its own for ")
+        << target->name << ": it has the PTX of " << target->architecture;
   OutlinedKernels outlined(module);
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();

@@ -10,10 +10,17 @@ using namespace nsa;
 // CUDA C++ Programming Guide, "Compute Capabilities": shared memory per block
 // is that of the multiprocessor but for 1 KiB. PTX 7.0 would do for sm_80, but
 // there LLVM takes registers of two halves apart by shifts.
+static constexpr uint64_t small = 99 * 1024, large = 163 * 1024;
 static constexpr CUDAChip chips[] = {
-    {"sm_80", "+ptx71", 163 * 1024, false},
-    {"sm_86", "+ptx71", 99 * 1024, false},
-    {"sm_90a", "+ptx80", 227 * 1024, true},
+    {"sm_80", "sm_80", "+ptx71", large, false},
+    {"sm_86", "sm_86", "+ptx71", small, false},
+    {"sm_89", "sm_86", "+ptx71", small, false},
+    // Shared memory of those with the code of sm_80 is larger than its own.
+    {"sm_90", "sm_80", "+ptx71", large, false},
+    {"sm_90a", "sm_90a", "+ptx80", 227 * 1024, true},
+    {"sm_100", "sm_80", "+ptx71", large, false},
+    {"sm_103", "sm_80", "+ptx71", large, false},
+    {"sm_120", "sm_86", "+ptx71", small, false},
 };
 
 /// Whether the runtime knows the same chips.

@@ -12,6 +12,9 @@ namespace nsa {
 struct CUDAChip {
   /// As ptxas and LLVM call it, "sm_90a".
   llvm::StringLiteral name;
+  /// The architecture of its PTX: itself, or the best older one that this
+  /// compiler has code for and that all later ones run.
+  llvm::StringLiteral architecture;
   /// The lowest version of PTX that has what the kernels use, as a feature of
   /// LLVM's code generator.
   llvm::StringLiteral ptxFeature;

@@ -35,10 +35,10 @@ createMachine(const nsa::CUDAChip &chip) {
     return createStringError("no code generator for " + targetTriple + ": " +
                              error);
   std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
-      triple, chip.name, chip.ptxFeature, TargetOptions(), Reloc::PIC_,
+      triple, chip.architecture, chip.ptxFeature, TargetOptions(), Reloc::PIC_,
       std::nullopt, CodeGenOptLevel::Aggressive));
   if (!machine)
-    return createStringError("no target machine for " + chip.name);
+    return createStringError("no target machine for " + chip.architecture);
   return machine;
 }
 
@@ -54,7 +54,8 @@ static Error checkSymbols(const Module &module) {
 
 Expected<std::string>
 nsa::emitPTX(Module &module, const CUDAChip &chip,
-             function_ref<void(const Module &)> onOptimized) {
+             function_ref<void(const Module &)> onOptimized,
+             function_ref<void(const std::string &)> warn) {
   std::string errors;
   module.getContext().setDiagnosticHandler(
       std::make_unique<ErrorCollector>(errors));
@@ -82,6 +83,6 @@ nsa::emitPTX(Module &module, const CUDAChip &chip,
   };
   if (onOptimized)
     return generate();
-  return generateOnce(module, (chip.name + " " + chip.ptxFeature).str(),
-                      generate);
+  return generateOnce(module, (chip.architecture + " " + chip.ptxFeature).str(),
+                      generate, warn);
 }

@@ -14,10 +14,11 @@ namespace nsa {
 /// kernels, and emits it as PTX text for `chip`. Fails on what the code
 /// generator rejects and on calls of functions that nobody defines.
 /// `onOptimized` sees the module in front of code generation; with it, the text
-/// does not come from a cache.
+/// does not come from a cache. `warn` is told what is wrong with the cache.
 llvm::Expected<std::string>
 emitPTX(llvm::Module &module, const CUDAChip &chip,
-        llvm::function_ref<void(const llvm::Module &)> onOptimized = nullptr);
+        llvm::function_ref<void(const llvm::Module &)> onOptimized,
+        llvm::function_ref<void(const std::string &)> warn);
 
 } // namespace nsa
 

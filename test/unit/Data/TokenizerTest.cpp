@@ -38,6 +38,7 @@ TEST(Tokenizer, ByteLevel_TokensAreBytes) {
   EXPECT_EQ(bytes(*tokenizer, 7), "") << "no token";
   EXPECT_EQ(bytes(*tokenizer, 8), "<tool>");
   EXPECT_EQ(tokenizer->hash(), hashBytes(byteLevel));
+  EXPECT_EQ(tokenizer->endOfText(), 6);
 }
 
 TEST(Tokenizer, Metaspace_TokensAreText) {
@@ -47,6 +48,7 @@ TEST(Tokenizer, Metaspace_TokensAreText) {
   EXPECT_EQ(bytes(*tokenizer, 1), " the");
   EXPECT_EQ(bytes(*tokenizer, 2), "\n");
   EXPECT_EQ(bytes(*tokenizer, 3), "x ");
+  EXPECT_EQ(tokenizer->endOfText(), -1);
 }
 
 TEST(Tokenizer, Encode_TakesTheLongestToken) {

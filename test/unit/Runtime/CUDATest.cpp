@@ -524,10 +524,13 @@ TEST_F(CUDATest, CubinWithText_IsTextOnLaterChips) {
 
 TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
   for (auto [capability, name, isText] : {std::tuple("90", "sm_90a", false),
-                                          {"89", "sm_86", false},
+                                          {"89", "sm_89", false},
                                           {"86", "sm_86", false},
                                           {"80", "sm_80", false},
-                                          {"100", "sm_86", true}}) {
+                                          {"100", "sm_100", false},
+                                          {"103", "sm_103", false},
+                                          {"110", "sm_103", true},
+                                          {"121", "sm_120", false}}) {
     setenv("FAKE_CUDA_CAPABILITY", capability, 1);
     Result<cuda::GPU::Target> target = cuda::GPU::findTarget(0);
     ASSERT_TRUE(target) << target.message();
@@ -538,7 +541,7 @@ TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
   std::string message = cuda::GPU::findTarget(0).message();
   unsetenv("FAKE_CUDA_CAPABILITY");
   EXPECT_NE(message.find("has compute capability 7.5, artefacts are for sm_80, "
-                         "sm_86, sm_90a"),
+                         "sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120"),
             std::string::npos)
       << message;
 }

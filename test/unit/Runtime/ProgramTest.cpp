@@ -264,7 +264,7 @@ TEST(Program, OtherTargets_AreRefused) {
   b.target = "sm_70";
   expectLoadError(b.finish(), {},
                   "is for the target 'sm_70', this runtime has: cpu, sm_80, "
-                  "sm_86, sm_90a");
+                  "sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120");
 }
 
 TEST(Program, MissingProcessorFeatures_AreNamed) {

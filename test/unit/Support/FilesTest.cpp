@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace nsa;
 namespace fs = std::filesystem;
@@ -130,6 +131,35 @@ TEST(Files, WrittenFile_HasThePermissionsOfTheUmask) {
   EXPECT_TRUE(writeFileAtomically(dir / "x", "new"));
   ::umask(old);
   EXPECT_EQ(fs::status(dir / "x").permissions(), fs::perms(0640));
+}
+
+TEST(Files, OwnFolder_IsThatOfTheUserAlone) {
+  TempDir dir;
+  ASSERT_TRUE(openOwnFolder(dir / "a/b", "the folder"));
+  EXPECT_EQ(fs::status(dir / "a/b").permissions(), fs::perms::owner_all);
+  // Of another user: of anyone but root, or of root.
+  std::string foreign = "/";
+  if (::geteuid() == 0)
+    ASSERT_EQ(::chown((foreign = dir / "a/b").c_str(), 12345, 0), 0);
+  std::string owner = ::geteuid() == 0 ? "12345" : "0";
+  EXPECT_EQ(openOwnFolder(foreign, "the folder")
+                .message()
+                .rfind("the folder '" + foreign + "' belongs to user " + owner +
+                           " and has mode ",
+                       0),
+            0u);
+}
+
+TEST(Files, OwnFile_IsNoLinkAndNobodyElseWrites) {
+  TempDir dir;
+  ASSERT_TRUE(writeFileAtomically(dir / "x", "code", /*isOwn=*/true));
+  EXPECT_EQ(fs::status(dir / "x").permissions(), fs::perms(0600));
+  EXPECT_EQ(*readOwnFile(dir / "x", 4), "code");
+  fs::create_symlink(dir / "x", dir / "link");
+  EXPECT_FALSE(readOwnFile(dir / "link", 4));
+  fs::permissions(dir / "x", fs::perms(0620));
+  EXPECT_NE(readOwnFile(dir / "x", 4).message().find("has mode 0620"),
+            std::string::npos);
 }
 
 TEST(Files, FileBeingWritten_IsItsOwnersAlone) {

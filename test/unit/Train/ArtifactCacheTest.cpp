@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -86,6 +87,46 @@ TEST_F(ArtifactCacheTest, DamagedEntriesAreCompiledAgain) {
   ASSERT_TRUE(writeFileAtomically(folder + "/model.nsax.tmp.1.0", "part"));
   damage("model.nsax", "");
   EXPECT_FALSE(std::filesystem::exists(folder + "/model.nsax.tmp.1.0"));
+}
+
+TEST_F(ArtifactCacheTest, EntryOfOtherInputs_IsCompiledAgain) {
+  namespace fs = std::filesystem;
+  auto folderOf = [&](const char *option) -> fs::path {
+    return fs::path(*get({"text", {option}, 1, 2})).parent_path();
+  };
+  const fs::path own = folderOf("--precision=fp32");
+  ArtifactCache::Compile first = compile;
+  compile = [this](const std::string &, const std::string &artifact) {
+    ++compilations;
+    return writeFileAtomically(artifact, makeTestArtifact("sm_90a"));
+  };
+  const fs::path other = folderOf("--precision=bf16");
+  compile = first;
+  auto expectMiss = [&](const std::string &what) {
+    int before = compilations;
+    said.clear();
+    EXPECT_EQ(folderOf("--precision=fp32"), own);
+    EXPECT_EQ(compilations, before + 1) << what;
+    EXPECT_EQ(said.rfind("compiling again: ", 0), 0u) << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    said.clear();
+    EXPECT_EQ(folderOf("--precision=fp32"), own);
+    EXPECT_EQ(compilations, before + 1) << "the entry was replaced";
+  };
+  auto copy = [&](const char *file) {
+    fs::copy_file(other / file, own / file,
+                  fs::copy_options::overwrite_existing);
+  };
+  copy("model.nsax");
+  expectMiss("an artefact of another entry");
+  copy("model.nsax");
+  copy("hashes");
+  expectMiss("another entry");
+  fs::remove(own / "model.nsax");
+  fs::create_symlink(other / "model.nsax", own / "model.nsax");
+  expectMiss("a link");
+  fs::permissions(own / "model.nsax", fs::perms::all);
+  expectMiss("a file that others may write to");
 }
 
 TEST_F(ArtifactCacheTest, ACompilationThatFailsLeavesNothing) {
@@ -179,8 +220,13 @@ TEST_F(ArtifactCacheTest, TheFolderIsThatOfTheUserAlone) {
   EXPECT_EQ(std::filesystem::status(dir / "nsa").permissions(),
             perms::owner_all);
   std::filesystem::permissions(dir / "nsa", perms::all);
-  EXPECT_NE(ArtifactCache::open(variables).message().find("chmod go-w"),
-            std::string::npos);
+  std::string user = std::to_string(::geteuid());
+  EXPECT_EQ(ArtifactCache::open(variables).message().rfind(
+                "the folder for compiled models '" + (dir / "nsa") +
+                    "' belongs to user " + user + " and has mode 0777: ",
+                0),
+            0u)
+      << ArtifactCache::open(variables).message();
 }
 
 TEST_F(ArtifactCacheTest, RelativeXDGCacheHomeIsIgnored) {

@@ -40,12 +40,10 @@ struct Sampler {
 
 TEST(SampleText, Seed_DecidesTheText) {
   Sampler sample;
-  sample.options.forbidden = 0;
   sample.options.seed = 1;
   std::string text = sample().text;
   EXPECT_EQ(text.size(), 32u);
   EXPECT_EQ(text.substr(0, 2), "ab");
-  EXPECT_EQ(text.find('\0'), std::string::npos);
   EXPECT_EQ(sample().text, text);
   sample.options.seed = 2;
   EXPECT_NE(sample().text, text);
@@ -55,6 +53,13 @@ TEST(SampleText, Seed_DecidesTheText) {
   EXPECT_FALSE(generate(sample.model, sample.binding, sample.bytes,
                         sample.options, always)
                    .ok());
+}
+
+TEST(SampleText, EndOfDocuments_EndsTheText) {
+  Sampler sample;
+  std::string text = sample().text;
+  sample.options.end = static_cast<unsigned char>(text[12]);
+  EXPECT_EQ(sample().text, text.substr(0, text.find(text[12], 2)));
 }
 
 TEST(SampleText, Decode_GivesTheTextOfForwardATokenATime) {

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nsa._files import open_file
 from nsa._runtime import InputError, ShardWriter, __version__
 from nsa.data._arguments import path, whole
 
@@ -59,7 +60,7 @@ def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokeniz
     writer = ShardWriter(path("output", output), bool(overwrite), vocabulary, shard_tokens)
     if tokenizer is not None:
         try:
-            with open(path("tokenizer", tokenizer), "rb") as file:
+            with open_file(path("tokenizer", tokenizer)) as file:
                 writer.set_tokenizer(file.read())
         except OSError as error:
             raise InputError(f"cannot read the tokenizer '{tokenizer}': {error.strerror}") from error

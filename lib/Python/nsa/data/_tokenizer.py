@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 
+from nsa._files import open_file
 from nsa._runtime import InputError, token_bytes, tokenizer_traits
 from nsa.data._arguments import paths, whole
 from nsa.data._optional import require
@@ -61,7 +62,7 @@ class Tokenizer:
     def __init__(self, path, end_of_text=None):
         library = require("tokenizers", f"the tokenizer '{path}'")
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 self.text = file.read()
             self.encoder = library.Tokenizer.from_buffer(self.text)
         except OSError as error:

@@ -57,7 +57,7 @@ def _parser():
     model.add_argument("--seq-len", type=_number(1), metavar="N",
                        help="most tokens of a sequence [those of the training]")
     model.add_argument("--micro-batch", type=_number(1), metavar="N", help="sequences that are computed at once [1]")
-    model.add_argument("--target", help="cpu, sm_80, sm_86 or sm_90a [cpu]")
+    model.add_argument("--target", help="cpu, or a GPU such as sm_90a [cpu]")
     model.add_argument("--device", type=_number(0), default=0, metavar="N", help="number of the GPU [0]")
     model.add_argument("--precision", choices=["fp32", "bf16", "fp16"], help="compute type [that of the training]")
     model.add_argument("--threads", type=_number(0), default=0, metavar="N", help="threads of the CPU; 0 takes all [0]")

@@ -2,6 +2,7 @@
 
 import json
 
+from nsa._files import open_file
 from nsa._runtime import InputError
 
 # Names that data sets have for the same.
@@ -59,7 +60,7 @@ def _read_item(line, place):
 def read_items(path):
     """[(context, choices, index of the right one)] of a file of JSON lines."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_file(path, "r", encoding="utf-8") as file:
             items = [
                 _read_item(line, f"line {number} of '{path}'") for number, line in enumerate(file, 1) if line.strip()
             ]

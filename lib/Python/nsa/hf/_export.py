@@ -76,7 +76,7 @@ def _tokenizer_files(text, seq_len):
         "model_max_length": seq_len,
         "clean_up_tokenization_spaces": False
     }
-    if text.end is not None:
+    if text.end_name:
         settings["eos_token"] = settings["pad_token"] = text.end_name
     return {"tokenizer.json": source, "tokenizer_config.json": json.dumps(settings, indent=2).encode()}
 

@@ -6,6 +6,7 @@ import os
 import numpy
 
 from nsa import _safetensors
+from nsa._files import open_file
 from nsa._runtime import InputError, write_weights
 from nsa.hf import _llama
 
@@ -13,7 +14,7 @@ from nsa.hf import _llama
 def _read_config(folder):
     path = os.path.join(folder, "config.json")
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_file(path, "r", encoding="utf-8") as file:
             config = json.load(file)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read '{path}': {getattr(error, 'strerror', None) or error}") from error
@@ -26,7 +27,7 @@ def _read_tokenizer(folder):
     path = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(path):
         return b""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return file.read()
 
 

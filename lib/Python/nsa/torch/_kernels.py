@@ -23,7 +23,8 @@ MOST_CALLS = [16, 1024]
 ALIGNMENT = 256
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i32": torch.int32}
-_GPU_TARGETS = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 7): "sm_86", (8, 9): "sm_86", (9, 0): "sm_90a"}
+_GPU_TARGETS = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 7): "sm_86", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100",
+                (10, 3): "sm_103", (12, 0): "sm_120", (12, 1): "sm_120"}
 
 _lock = threading.Lock()
 _modules = {}
