@@ -29,6 +29,8 @@ void NNDialect::registerActivations() {
   }
 NSA_RESULT_LIKE_OPERAND(GeluOp)
 NSA_RESULT_LIKE_OPERAND(GeluBackwardOp)
+NSA_RESULT_LIKE_OPERAND(GeGLUOp)
+NSA_RESULT_LIKE_OPERAND(ScaleOp)
 NSA_RESULT_LIKE_OPERAND(SquaredReluOp)
 NSA_RESULT_LIKE_OPERAND(SquaredReluBackwardOp)
 NSA_RESULT_LIKE_OPERAND(SoftcapOp)
@@ -42,18 +44,26 @@ NSA_RESULT_LIKE_OPERAND(SoftcapBackwardOp)
 /// 2 * sqrt(2 / pi): (1 + tanh(u)) / 2 is the sigmoid of 2 u.
 static constexpr double kSlope = 1.5957691216057308, kCubic = 0.044715;
 
+static Expr geluShare(Expr x) {
+  return sigmoid(kSlope * x * (1 + kCubic * x * x));
+}
+
+/// d/dx gelu(x), given s = geluShare(x).
+static Expr geluSlope(Expr x, Expr s) {
+  Expr slope = kSlope * (1 + 3 * kCubic * x * x);
+  return s + x * s * (1 - s) * slope;
+}
+
 SmallVector<Value> GeluOp::buildElements(ImplicitLocOpBuilder &b,
                                          ValueRange operands) {
   Expr x(b, operands[0]);
-  return {x * sigmoid(kSlope * x * (1 + kCubic * x * x))};
+  return {x * geluShare(x)};
 }
 
 SmallVector<Value> GeluBackwardOp::buildElements(ImplicitLocOpBuilder &b,
                                                  ValueRange operands) {
   Expr dy(b, operands[0]), x(b, operands[1]);
-  Expr s = sigmoid(kSlope * x * (1 + kCubic * x * x));
-  Expr slope = kSlope * (1 + 3 * kCubic * x * x);
-  return {dy * (s + x * s * (1 - s) * slope)};
+  return {dy * geluSlope(x, geluShare(x))};
 }
 
 int64_t GeluOp::getFlopsPerElement() { return 9; }
@@ -67,6 +77,68 @@ LogicalResult GeluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
 }
 
 OperandPrecision GeluOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+//===----------------------------------------------------------------------===//
+// GeGLU
+//===----------------------------------------------------------------------===//
+
+LogicalResult GeGLUBackwardOp::inferReturnTypes(MLIRContext *,
+                                                std::optional<Location>,
+                                                Adaptor adaptor,
+                                                SmallVectorImpl<Type> &types) {
+  types.append(2, adaptor.getGate().getType());
+  return success();
+}
+
+SmallVector<Value> GeGLUOp::buildElements(ImplicitLocOpBuilder &b,
+                                          ValueRange operands) {
+  Expr gate(b, operands[0]), up(b, operands[1]);
+  return {gate * geluShare(gate) * up};
+}
+
+SmallVector<Value> GeGLUBackwardOp::buildElements(ImplicitLocOpBuilder &b,
+                                                  ValueRange operands) {
+  Expr dy(b, operands[0]), gate(b, operands[1]), up(b, operands[2]);
+  Expr s = geluShare(gate);
+  return {dy * up * geluSlope(gate, s), dy * gate * s};
+}
+
+int64_t GeGLUOp::getFlopsPerElement() { return 10; }
+int64_t GeGLUBackwardOp::getFlopsPerElement() { return 20; }
+
+LogicalResult GeGLUOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  auto backward = GeGLUBackwardOp::create(builder, getLoc(), resultGrads[0],
+                                          getGate(), getUp());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+OperandPrecision GeGLUOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+//===----------------------------------------------------------------------===//
+// Scale
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> ScaleOp::buildElements(ImplicitLocOpBuilder &b,
+                                          ValueRange operands) {
+  return {Expr(b, operands[0]) * getFactor().convertToDouble()};
+}
+
+int64_t ScaleOp::getFlopsPerElement() { return 1; }
+
+LogicalResult ScaleOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(
+      ScaleOp::create(builder, getLoc(), resultGrads[0], getFactorAttr()));
+  return success();
+}
+
+OperandPrecision ScaleOp::getOperandPrecision(unsigned index) {
   return OperandPrecision::Compute;
 }
 

@@ -49,6 +49,64 @@ def NN_GeluBackwardOp : NN_GraphOp<"gelu_backward", [
   let resultNames = [{"dx"}];
 }
 
+def NN_GeGLUOp : NN_DifferentiableOp<"geglu", [
+    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "product with a gate that went through GELU";
+  let description = [{
+    Shazeer, "GLU Variants Improve Transformer", 2020: `y = gelu(gate) * up`, with
+    `nn.gelu`.
+
+    Example:
+
+    ```mlir
+    %y = nn.geglu %gate, %up : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"geglu"}];
+}
+
+def NN_GeGLUBackwardOp : NN_GraphOp<"geglu_backward", [
+    AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "gradients of `nn.geglu`";
+  let description = [{
+    `dgate = dy * up * dgelu(gate)/dgate` and `dup = dy * gelu(gate)`.
+
+    Example:
+
+    ```mlir
+    %dgate, %dup = nn.geglu_backward %dy, %gate, %up
+        : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+        -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
+                       NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
+  let resultNames = [{"dgate", "dup"}];
+}
+
+def NN_ScaleOp : NN_DifferentiableOp<"scale", [NSA_CheapToRecompute,
+                                               NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "product with a constant";
+  let description = [{
+    `y = factor * x`. The adjoint is the same operation.
+
+    Example:
+
+    ```mlir
+    %y = nn.scale %x {factor = 25.0 : f64} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$factor);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"scaled"}];
+}
+
 def NN_SquaredReluOp : NN_DifferentiableOp<"squared_relu", [
     NSA_CheapToRecompute, NN_Elementwise]> {
   let opDocGroup = NSA_DocGroup<"Elementwise">;

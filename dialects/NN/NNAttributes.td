@@ -47,7 +47,9 @@ def NN_RotaryScaling : NN_Enum<"RotaryScaling",
       I32EnumAttrCase<"None", 0, "none">,
       I32EnumAttrCase<"Linear", 1, "linear">,
       I32EnumAttrCase<"NTK", 2, "ntk">,
-      I32EnumAttrCase<"YaRN", 3, "yarn">]>;
+      I32EnumAttrCase<"YaRN", 3, "yarn">,
+      I32EnumAttrCase<"Llama3", 4, "llama3">,
+      I32EnumAttrCase<"LongRoPE", 5, "longrope">]>;
 
 def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
   let mnemonic = "rotary";
@@ -61,13 +63,18 @@ def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
     `yarn` (Peng et al., 2023, section 3.2 and 3.4, with alpha = 1 and beta = 32)
     divides the angles of the pairs that turn less than once in `length` tokens,
     leaves those that turn more than 32 times, and multiplies the whole table by
-    `1 + 0.1 * ln(factor)`.
+    `1 + 0.1 * ln(factor)`. `llama3` (Grattafiori et al., 2024) divides the angles of
+    the pairs that turn less than once in `length` tokens, leaves those that turn more
+    than 4 times, and multiplies with nothing. `longrope` (Ding et al., 2024) divides
+    the angle of pair `i` by `divisors[i]` and multiplies the table by
+    `sqrt(1 + ln(factor) / ln(length))`.
   }];
   let parameters = (ins
       DefaultValuedParameter<"int64_t", "0">:$channels,
       DefaultValuedParameter<"RotaryScaling", "RotaryScaling::None">:$scaling,
       OptionalParameter<"::mlir::FloatAttr">:$factor,
-      DefaultValuedParameter<"int64_t", "0">:$length);
+      DefaultValuedParameter<"int64_t", "0">:$length,
+      OptionalParameter<"::mlir::DenseF64ArrayAttr">:$divisors);
   let extraClassDeclaration = [{
     double getFactorOrOne() const;
     /// The angle of each of `pairs` pairs from one position to the next.

@@ -82,7 +82,8 @@ LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult RotaryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  int64_t channels, RotaryScaling scaling,
-                                 FloatAttr factor, int64_t length) {
+                                 FloatAttr factor, int64_t length,
+                                 DenseF64ArrayAttr divisors) {
   if (channels < 0 || channels % 2 != 0)
     return emitError() << "rotated channels (" << channels
                        << ") must be an even number, at least 0";
@@ -93,10 +94,24 @@ LogicalResult RotaryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (isScaled != bool(factor))
     return emitError() << "scaling " << stringifyRotaryScaling(scaling)
                        << (factor ? " has a factor" : " has no factor");
-  if ((scaling == RotaryScaling::YaRN) != (length != 0) || length < 0)
+  bool isLong = scaling == RotaryScaling::LongRoPE;
+  bool hasLength = isLong || scaling == RotaryScaling::YaRN ||
+                   scaling == RotaryScaling::Llama3;
+  if (hasLength != (length != 0) || length < 0)
+    return emitError()
+           << "scaling " << stringifyRotaryScaling(scaling)
+           << " has the length " << length
+           << ", which is at least 1 for yarn, llama3 and longrope and 0 for "
+              "others";
+  if (isLong && length < 2)
+    return emitError() << "scaling longrope has the length " << length
+                       << ", expected at least 2";
+  if (isLong != bool(divisors))
     return emitError() << "scaling " << stringifyRotaryScaling(scaling)
-                       << " has the length " << length
-                       << ", which is at least 1 for yarn and 0 for others";
+                       << (divisors ? " has divisors" : " has no divisors");
+  for (double divisor : divisors ? divisors.asArrayRef() : ArrayRef<double>())
+    if (!(divisor > 0) || !std::isfinite(divisor))
+      return emitError() << "divisor (" << divisor << ") must be above 0";
   return success();
 }
 
@@ -105,14 +120,16 @@ double RotaryAttr::getFactorOrOne() const {
 }
 
 double RotaryAttr::getAmplitude() const {
-  if (getScaling() != RotaryScaling::YaRN)
-    return 1.0;
-  return 1.0 + 0.1 * std::log(getFactorOrOne());
+  double factor = std::log(getFactorOrOne());
+  if (getScaling() == RotaryScaling::LongRoPE)
+    return std::sqrt(1.0 + factor / std::log(double(getLength())));
+  return getScaling() == RotaryScaling::YaRN ? 1.0 + 0.1 * factor : 1.0;
 }
 
 SmallVector<double> RotaryAttr::getFrequencies(double base,
                                                int64_t pairs) const {
-  constexpr double slowest = 1, fastest = 32, turn = 2 * llvm::numbers::pi;
+  constexpr double slowest = 1, turn = 2 * llvm::numbers::pi;
+  double fastest = getScaling() == RotaryScaling::YaRN ? 32 : 4;
   int64_t rotated = getChannels() ? getChannels() / 2 : pairs;
   double factor = getFactorOrOne();
   if (getScaling() == RotaryScaling::NTK)
@@ -123,11 +140,12 @@ SmallVector<double> RotaryAttr::getFrequencies(double base,
     double kept = 1.0;
     if (getScaling() == RotaryScaling::Linear)
       kept = 0.0;
-    if (getScaling() == RotaryScaling::YaRN)
+    if (getLength() != 0 && !getDivisors())
       kept = std::clamp((double(getLength()) * plain / turn - slowest) /
                             (fastest - slowest),
                         0.0, 1.0);
-    frequencies[i] = plain * (kept + (1 - kept) / factor);
+    frequencies[i] = getDivisors() ? plain / getDivisors()[i]
+                                   : plain * (kept + (1 - kept) / factor);
   }
   return frequencies;
 }
@@ -289,6 +307,9 @@ LogicalResult nn::checkRotary(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "rotates " << rotary.getChannels()
                        << " channels, but its table has " << 2 * pairs;
   int64_t channels = rotary.getChannels() ? rotary.getChannels() : 2 * pairs;
+  if (rotary.getDivisors() && rotary.getDivisors().size() != channels / 2)
+    return emitError() << "has " << rotary.getDivisors().size()
+                       << " divisors for " << channels / 2 << " pairs";
   if (rotary.getScaling() == RotaryScaling::NTK && channels < 4)
     return emitError() << "scales the angles of " << channels
                        << " channels by ntk, expected at least 4";

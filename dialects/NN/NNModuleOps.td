@@ -391,7 +391,7 @@ def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "out
   let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "division by the root of the mean square";
   let description = [{
-    `nn.rms_norm`.
+    `nn.rms_norm`. With `plus_one`, it multiplies by `1 + weight`.
 
     Example:
 
@@ -406,10 +406,11 @@ def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "out
     ```
   }];
   let arguments = (ins NN_F32Rows:$input, SymbolRefAttr:$weight,
-                       F64Attr:$eps);
+                       F64Attr:$eps, UnitAttr:$plus_one);
   let results = (outs NN_F32Rows:$output);
   let assemblyFormat = [{
-    $input `,` $weight `eps` custom<Float>($eps) attr-dict `:` type($input)
+    $input `,` $weight (`plus_one` $plus_one^)? `eps` custom<Float>($eps)
+      attr-dict `:` type($input)
   }];
 }
 

@@ -148,7 +148,8 @@ Value LinearOp::expand(OpBuilder &builder, Location loc, Value input,
 
 Value NormOp::expand(OpBuilder &builder, Location loc, Value input,
                      Value weight) {
-  return RMSNormOp::create(builder, loc, input, weight, getEps()).getOutput();
+  return RMSNormOp::create(builder, loc, input, weight, getEps(), getPlusOne())
+      .getOutput();
 }
 
 Value EmbedOp::expand(OpBuilder &builder, Location loc, Value ids,

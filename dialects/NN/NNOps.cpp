@@ -90,6 +90,23 @@ LogicalResult EmbeddingBackwardOp::inferReturnTypes(
   return success();
 }
 
+LogicalResult AddBiasOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+LogicalResult SumRowsOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(getRowSumType(context, getShape(adaptor.getInput()).back(),
+                                adaptor.getPartialSumsAttr()));
+  return success();
+}
+
 LogicalResult RMSNormOp::inferReturnTypes(MLIRContext *context,
                                           std::optional<Location> location,
                                           Adaptor adaptor,

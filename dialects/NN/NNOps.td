@@ -98,6 +98,47 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
   let hasVerifier = 1;
 }
 
+def NN_AddBiasOp : NN_DifferentiableOp<"add_bias", [
+    NSA_CheapToRecompute, NN_FusionRoot]> {
+  let opDocGroup = NSA_DocGroup<"Matmul">;
+  let summary = "a vector added to every row";
+  let description = [{
+    `y[..., c] = x[..., c] + bias[c]`, in fp32, rounded once.
+
+    Example:
+
+    ```mlir
+    %y = nn.add_bias %x, %bias : (tensor<2x64x32xf32>, tensor<32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$bias);
+  let results = (outs NSA_FloatRows:$output);
+  let resultNames = [{"biased"}];
+  let hasVerifier = 1;
+}
+
+def NN_SumRowsOp : NN_GraphOp<"sum_rows", [
+    NN_FusionRoot, DeclareOpInterfaceMethods<RowSumOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Matmul">;
+  let summary = "the sum of all rows: the gradient of a bias";
+  let description = [{
+    `y[c] = sum_... x[..., c]` in fp32. With `partial_sums = P` the rows are cut
+    into `P` ranges of equal length, the last ones maybe shorter or empty, and
+    `y[p, c]` is the sum over range `p`.
+
+    Example:
+
+    ```mlir
+    %dbias = nn.sum_rows %dy : (tensor<2x64x32xf32>) -> tensor<32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$input,
+                       OptionalAttr<NSA_PositiveI64>:$partial_sums);
+  let results = (outs NSA_F32Tensor:$sum);
+  let resultNames = [{"dbias"}];
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Normalisation
 //===----------------------------------------------------------------------===//
@@ -114,6 +155,8 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
     y[..., c] = x[..., c] * rstd[...] * weight[c]
     ```
 
+    With `plus_one`, `1 + weight[c]` stands for `weight[c]`.
+
     Example:
 
     ```mlir
@@ -122,7 +165,7 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
     ```
   }];
   let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$weight,
-                       NN_PositiveF64:$eps);
+                       NN_PositiveF64:$eps, UnitAttr:$plus_one);
   let results = (outs NSA_FloatRows:$output, NSA_F32Tensor:$rstd);
   let resultNames = [{"normed", "rstd"}];
   let hasVerifier = 1;
@@ -155,6 +198,7 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
   }];
   let arguments = (ins NSA_FloatRows:$output_grad, NSA_FloatRows:$input,
                        NSA_F32TensorOfRank<1>:$weight, NSA_F32Tensor:$rstd,
+                       UnitAttr:$plus_one,
                        OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatRows:$input_grad,
                       NSA_F32Tensor:$weight_grad);

@@ -68,6 +68,12 @@ bool RMSNormOp::isElementResult(unsigned index) { return index == 0; }
 bool RMSNormBackwardOp::isElementOperand(unsigned index) { return index < 2; }
 bool RMSNormBackwardOp::isElementResult(unsigned index) { return index == 0; }
 
+bool AddBiasOp::isElementOperand(unsigned index) { return index == 0; }
+bool AddBiasOp::isElementResult(unsigned index) { return true; }
+
+bool SumRowsOp::isElementOperand(unsigned index) { return true; }
+bool SumRowsOp::isElementResult(unsigned index) { return false; }
+
 bool RotaryOp::isElementOperand(unsigned index) { return index == 0; }
 bool RotaryOp::isElementResult(unsigned index) { return true; }
 
@@ -109,6 +115,15 @@ static int64_t splitRowSum(Value sum, int64_t rows, int64_t most) {
 void RMSNormBackwardOp::makeRowSumPartial(int64_t most) {
   int64_t rows = ShapedType::getNumElements(getShape(getRstd()));
   setPartialSums(splitRowSum(getWeightGrad(), rows, most));
+}
+
+OpResult SumRowsOp::getRowSum() {
+  return getPartialSums() ? OpResult() : cast<OpResult>(getSum());
+}
+
+void SumRowsOp::makeRowSumPartial(int64_t most) {
+  ArrayRef<int64_t> rows = getShape(getInput()).drop_back();
+  setPartialSums(splitRowSum(getSum(), ShapedType::getNumElements(rows), most));
 }
 
 OpResult GateBackwardOp::getRowSum() {

@@ -91,10 +91,20 @@ LogicalResult RMSNormOp::buildBackward(OpBuilder &builder,
   FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
   if (failed(none) || *none)
     return none;
-  auto backward = RMSNormBackwardOp::create(builder, getLoc(), resultGrads[0],
-                                            getInput(), getWeight(), getRstd(),
-                                            /*partial_sums=*/IntegerAttr());
+  auto backward =
+      RMSNormBackwardOp::create(builder, getLoc(), resultGrads[0], getInput(),
+                                getWeight(), getRstd(), getPlusOne(),
+                                /*partial_sums=*/IntegerAttr());
   llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult AddBiasOp::buildBackward(OpBuilder &builder,
+                                       ValueRange resultGrads,
+                                       SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(resultGrads[0]);
+  operandGrads.push_back(SumRowsOp::create(builder, getLoc(), resultGrads[0],
+                                           /*partial_sums=*/IntegerAttr()));
   return success();
 }
 
@@ -276,6 +286,10 @@ OperandPrecision MatmulOp::getOperandPrecision(unsigned index) {
 }
 
 OperandPrecision RMSNormOp::getOperandPrecision(unsigned index) {
+  return index == 0 ? OperandPrecision::Compute : OperandPrecision::Full;
+}
+
+OperandPrecision AddBiasOp::getOperandPrecision(unsigned index) {
   return index == 0 ? OperandPrecision::Compute : OperandPrecision::Full;
 }
 

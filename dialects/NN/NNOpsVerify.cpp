@@ -73,6 +73,15 @@ LogicalResult RMSNormBackwardOp::verify() {
   return verifyPartialSums(*this, rows);
 }
 
+LogicalResult AddBiasOp::verify() {
+  return checkEqual(*this, "length of bias", getDim(getBias(), 0),
+                    "width of input", getShape(getInput()).back());
+}
+
+LogicalResult SumRowsOp::verify() {
+  return verifyPartialSums(*this, getShape(getInput()).drop_back());
+}
+
 LogicalResult RotaryOp::verify() {
   int64_t rows = getDim(getInput(), 1), width = getDim(getInput(), 3);
   if (failed(checkMultiple(*this, "head width", width, "pair size", 2)))

@@ -65,6 +65,7 @@ private:
     return declare(name, {size}, initial(nn::InitKind::Constant, value));
   }
   SymbolRefAttr rotaryTable();
+  nn::RotaryAttr rotaryAttr();
   nn::FunctionOp function(StringRef name, ArrayRef<StringRef> argNames,
                           ArrayRef<Type> inputs);
   void finish(nn::FunctionOp function, ValueRange results);
@@ -73,22 +74,29 @@ private:
   Value norm(Value x, const Twine &name);
   Value linear(Value x, const Twine &name, int64_t out, double std,
                int64_t heads = 0);
+  Value project(Value x, const Twine &name, int64_t heads, int64_t width);
   Value key(Value x, StringRef branch) {
-    return linear(x, "attention." + branch + "key", model.nKvGroups * model.dK,
-                  model.initStd, model.nKvGroups);
+    return project(x, "attention." + branch + "key", model.nKvGroups, model.dK);
   }
   Value value(Value x, StringRef branch) {
-    return linear(x, "attention." + branch + "value",
-                  model.nKvGroups * model.dV, model.initStd, model.nKvGroups);
+    return project(x, "attention." + branch + "value", model.nKvGroups,
+                   model.dV);
   }
   Value rotate(Value x, int64_t stride = 1);
+  FloatAttr scale() {
+    return model.attentionScale == 0
+               ? FloatAttr()
+               : builder.getF64FloatAttr(model.attentionScale);
+  }
+  bool hasNormBefore() const { return model.norms != "after"; }
+  Value normAfter(Value x, const Twine &name) {
+    return model.norms == "before" ? x : norm(x, name);
+  }
   RankedTensorType idsType() {
     return RankedTensorType::get({config.train.microBatch, config.train.seqLen},
                                  builder.getI32Type());
   }
-  Value normHeads(Value x, const Twine &name) {
-    return model.qkNorm ? norm(x, "attention." + name) : x;
-  }
+  Value normHeads(Value x, const Twine &name);
   KeyValue project(Value x, StringRef branch);
   Value activate(Value x);
   Value compress(Value x, const Twine &name);
@@ -142,6 +150,8 @@ private:
   /// Where the parameters of the part that is being written are declared; null
   /// for those of the module.
   nn::ScopeOp scope;
+  /// The attention of the layer that is being written.
+  LayerKind layerKind;
 };
 
 } // namespace
@@ -171,20 +181,33 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
   return SymbolRefAttr::get(context, scope.getSymName(), {symbol});
 }
 
-/// The angles of all positions, shared by every rotary embedding.
+/// What is not plain in the angles of the layer; null if nothing.
+nn::RotaryAttr ModelBuilder::rotaryAttr() {
+  bool isOwn = layerKind.attention == "window" && model.windowRopeBase != 0;
+  StringRef scaling = isOwn ? "none" : StringRef(model.ropeScaling);
+  if (model.ropeDim == 0 && scaling == "none")
+    return {};
+  return nn::RotaryAttr::get(
+      context, model.ropeDim, *nn::symbolizeRotaryScaling(scaling),
+      scaling == "none" ? FloatAttr()
+                        : builder.getF64FloatAttr(model.ropeFactor),
+      isOwn ? 0 : model.ropeLength,
+      scaling == "longrope"
+          ? builder.getDenseF64ArrayAttr(*getRopeDivisors(model))
+          : DenseF64ArrayAttr());
+}
+
+/// The angles of all positions, shared by every rotary embedding, or by those
+/// of windows.
 SymbolRefAttr ModelBuilder::rotaryTable() {
   llvm::SaveAndRestore<nn::ScopeOp> outside(scope, {});
-  nn::RotaryAttr rotary;
-  if (model.ropeDim != 0 || model.ropeScaling != "none")
-    rotary = nn::RotaryAttr::get(
-        context, model.ropeDim, *nn::symbolizeRotaryScaling(model.ropeScaling),
-        model.ropeScaling == "none" ? FloatAttr()
-                                    : builder.getF64FloatAttr(model.ropeFactor),
-        model.ropeLength);
-  return declare(
-      "rotary", {config.train.seqLen, model.dK / 2, 2},
-      nn::InitAttr::get(context, nn::InitKind::Rotary, model.ropeBase, rotary),
-      /*decay=*/false, /*frozen=*/true, {nn::kSequenceDim, "", ""});
+  bool isOwn = layerKind.attention == "window" && model.windowRopeBase != 0;
+  auto init = nn::InitAttr::get(context, nn::InitKind::Rotary,
+                                isOwn ? model.windowRopeBase : model.ropeBase,
+                                rotaryAttr());
+  return declare(isOwn ? "window_rotary" : "rotary",
+                 {config.train.seqLen, model.dK / 2, 2}, init,
+                 /*decay=*/false, /*frozen=*/true, {nn::kSequenceDim, "", ""});
 }
 
 /// Begins a function; what follows is written into it.
@@ -214,9 +237,10 @@ void ModelBuilder::finish(nn::FunctionOp function, ValueRange results) {
 
 Value ModelBuilder::norm(Value x, const Twine &name) {
   int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
-  SymbolRefAttr weight = vector((name + ".weight").str(), width, 1.0);
+  SymbolRefAttr weight =
+      vector((name + ".weight").str(), width, model.normPlusOne ? 0.0 : 1.0);
   return create<nn::NormOp>(x.getType(), x, weight,
-                            llvm::APFloat(model.normEps));
+                            llvm::APFloat(model.normEps), model.normPlusOne);
 }
 
 Value ModelBuilder::linear(Value x, const Twine &name, int64_t out, double std,
@@ -234,6 +258,17 @@ Value ModelBuilder::linear(Value x, const Twine &name, int64_t out, double std,
                                     : IntegerAttr());
 }
 
+/// The projection to heads of queries, keys or values.
+Value ModelBuilder::project(Value x, const Twine &name, int64_t heads,
+                            int64_t width) {
+  if (!model.qkvBias)
+    return linear(x, name, heads * width, model.initStd, heads);
+  Value y = linear(x, name, heads * width, model.initStd);
+  SymbolRefAttr symbol = vector((name + ".bias").str(), heads * width, 0.0);
+  Value bias = create<nn::GetOp>(tensor({heads * width}), symbol);
+  return create<nn::SplitHeadsOp>(create<nn::AddBiasOp>(y, bias), heads);
+}
+
 /// The keys of one branch, or of all that share them, and its values.
 KeyValue ModelBuilder::project(Value x, StringRef branch) {
   KeyValue kv = {key(x, branch), value(x, branch)};
@@ -241,8 +276,20 @@ KeyValue ModelBuilder::project(Value x, StringRef branch) {
   return kv;
 }
 
+/// Norms of heads [B, T, H, D], each alone or all at once.
+Value ModelBuilder::normHeads(Value x, const Twine &name) {
+  if (!model.qkNorm)
+    return x;
+  std::string path = ("attention." + name).str();
+  if (!model.qkNormJoint)
+    return norm(x, path);
+  Value joint = norm(create<nn::MergeHeadsOp>(x), path);
+  int64_t heads = cast<RankedTensorType>(x.getType()).getDimSize(2);
+  return create<nn::SplitHeadsOp>(joint, heads);
+}
+
 Value ModelBuilder::rotate(Value x, int64_t stride) {
-  if (model.ropeBase == 0)
+  if (model.ropeBase == 0 || !layerKind.isRotated)
     return x;
   if (start) {
     SymbolRefAttr symbol = rotaryTable();
@@ -287,7 +334,7 @@ nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
                                       VisibilityAttrInterface visibility,
                                       Value indices) {
   return AttentionOp::create(builder, loc, query, kv.key, kv.value, indices,
-                             start, visibility, FloatAttr());
+                             start, visibility, scale());
 }
 
 Value ModelBuilder::gates(Value logits) {
@@ -332,7 +379,7 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal);
   AttentionOp compressed = attend(query, cmp, blocks);
   Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), start,
-                                   blocks, selection, FloatAttr());
+                                   blocks, selection, scale());
   log("attention.selected.statistics",
       create<SelectionStatisticsOp>(indices, start, nsa.lSel));
   slc.key = rotate(slc.key);
@@ -374,9 +421,9 @@ void ModelBuilder::attention(Kind &kind) {
   if (config.data.isolateDocuments)
     start = builder.getBlock()->getArgument(1);
   scope = layers;
-  Value normed = norm(x, "attention.norm");
-  Value query = linear(normed, "attention.query", model.nHeads * model.dK,
-                       model.initStd, model.nHeads);
+  layerKind = kind.attention;
+  Value normed = hasNormBefore() ? norm(x, "attention.norm") : x;
+  Value query = project(normed, "attention.query", model.nHeads, model.dK);
   query = normHeads(query, "query_norm");
   scope = kind.scope;
   Value mixed = kind.attention.attention == "nsa"
@@ -385,6 +432,7 @@ void ModelBuilder::attention(Kind &kind) {
   scope = layers;
   Value merged = create<nn::MergeHeadsOp>(mixed);
   Value output = linear(merged, "attention.output", model.dim, residualStd());
+  output = normAfter(output, "attention.output_norm");
   finish(kind.function, create<nn::AddOp>(x, output));
 }
 
@@ -400,17 +448,19 @@ Value ModelBuilder::activate(Value x) {
 void ModelBuilder::feedForward() {
   nn::FunctionOp op = function("mlp", {"x"}, {stream()});
   Value x = builder.getBlock()->getArgument(0);
-  Value normed = norm(x, "mlp.norm");
+  Value normed = hasNormBefore() ? norm(x, "mlp.norm") : x;
   int64_t hidden = model.mlpDim ? model.mlpDim : 4 * model.dim;
   Value active;
-  if (model.mlp == "swiglu") {
+  if (model.mlp == "swiglu" || model.mlp == "geglu") {
     Value gate = linear(normed, "mlp.gate", hidden, model.initStd);
     Value up = linear(normed, "mlp.up", hidden, model.initStd);
-    active = create<nn::SwiGLUOp>(gate, up);
+    active = model.mlp == "swiglu" ? create<nn::SwiGLUOp>(gate, up)
+                                   : create<nn::GeGLUOp>(gate, up);
   } else {
     active = activate(linear(normed, "mlp.up", hidden, model.initStd));
   }
   Value output = linear(active, "mlp.down", model.dim, residualStd());
+  output = normAfter(output, "mlp.output_norm");
   finish(op, create<nn::AddOp>(x, output));
 }
 
@@ -464,6 +514,8 @@ void ModelBuilder::train() {
   Value x = create<nn::EmbedOp>(
       stream(), entry.getArgument(0),
       matrix("embedding.weight", model.vocabSize, model.dim, model.initStd));
+  if (model.embeddingScale != 1)
+    x = create<nn::ScaleOp>(x, llvm::APFloat(model.embeddingScale));
   auto numLayers = static_cast<int64_t>(kindOfLayer.size());
   for (int64_t begin = 0, end; begin < numLayers; begin = end) {
     for (end = begin + 1;
@@ -487,6 +539,8 @@ void ModelBuilder::findKinds() {
     std::string name = layer.attention;
     if (name == "window")
       name += "_" + std::to_string(layer.window);
+    if (!layer.isRotated)
+      name += "_nope";
     auto *kind = llvm::find_if(
         kinds, [&](const Kind &other) { return other.name == name; });
     if (kind == kinds.end()) {

@@ -525,6 +525,13 @@ PYBIND11_MODULE(_runtime, m) {
   m.def("write_weights", &writeWeightsOf, py::arg("run_directory"),
         py::arg("config"), py::arg("name"), py::arg("step"), py::arg("arrays"),
         py::arg("tokenizer"), py::arg("overrides"));
+  m.def(
+      "model_config",
+      [](const std::string &config, const std::string &name,
+         const std::vector<std::string> &overrides) {
+        return take(resolveModelConfig(config, name, overrides), kInputError);
+      },
+      py::arg("config"), py::arg("name"), py::arg("overrides"));
   m.def("load", &loadProgram, py::arg("artifact"), py::kw_only(),
         py::arg("threads"), py::arg("seed"), py::arg("check_finite"),
         py::arg("poison"), py::arg("blas_library"), py::arg("device"),

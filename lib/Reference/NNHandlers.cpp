@@ -109,6 +109,13 @@ static void addParts(Evaluator &evaluator) {
   });
 }
 
+/// The weight of a norm.
+static Tensor plusOne(Tensor weight, bool isAdded) {
+  for (double &v : weight.data)
+    v += isAdded ? 1.0 : 0.0;
+  return weight;
+}
+
 static void addLinear(Evaluator &evaluator) {
   addSimple<MatmulOp>(evaluator, [](MatmulOp op, Operands in) {
     Tensor out = matmul(*in[0], *in[1], op.getTransposeLhs(),
@@ -119,19 +126,25 @@ static void addLinear(Evaluator &evaluator) {
     return out;
   });
   evaluator.add<RMSNormOp>([](RMSNormOp op, Operands in, Results &out) {
-    RmsNormResult result =
-        rmsNorm(*in[0], *in[1], op.getEps().convertToDouble());
+    RmsNormResult result = rmsNorm(*in[0], plusOne(*in[1], op.getPlusOne()),
+                                   op.getEps().convertToDouble());
     out.push_back(std::move(result.output));
     out.push_back(std::move(result.rstd));
     return success();
   });
-  evaluator.add<RMSNormBackwardOp>([](RMSNormBackwardOp, Operands in,
-                                      Results &out) {
-    RmsNormGradients grads = rmsNormBackward(*in[0], *in[1], *in[2], *in[3]);
-    out.push_back(std::move(grads.input));
-    out.push_back(std::move(grads.weight));
-    return success();
+  evaluator.add<RMSNormBackwardOp>(
+      [](RMSNormBackwardOp op, Operands in, Results &out) {
+        RmsNormGradients grads = rmsNormBackward(
+            *in[0], *in[1], plusOne(*in[2], op.getPlusOne()), *in[3]);
+        out.push_back(std::move(grads.input));
+        out.push_back(std::move(grads.weight));
+        return success();
+      });
+  addSimple<AddBiasOp>(evaluator, [](AddBiasOp, Operands in) {
+    return addBias(*in[0], *in[1]);
   });
+  addSimple<SumRowsOp>(evaluator,
+                       [](SumRowsOp, Operands in) { return sumRows(*in[0]); });
   addSimple<RotaryOp>(evaluator, [](RotaryOp op, Operands in) {
     return rotary(*in[0], *in[1], op.getStride(), op.getInverse(),
                   op.getStart() ? in[2] : nullptr);
@@ -179,6 +192,18 @@ static void addActivations(Evaluator &evaluator) {
                     [](GeluOp, Operands in) { return gelu(*in[0]); });
   addSimple<GeluBackwardOp>(evaluator, [](GeluBackwardOp, Operands in) {
     return geluBackward(*in[0], *in[1]);
+  });
+  addSimple<GeGLUOp>(
+      evaluator, [](GeGLUOp, Operands in) { return geglu(*in[0], *in[1]); });
+  evaluator.add<GeGLUBackwardOp>(
+      [](GeGLUBackwardOp, Operands in, Results &out) {
+        SwigluGradients grads = gegluBackward(*in[0], *in[1], *in[2]);
+        out.push_back(std::move(grads.gate));
+        out.push_back(std::move(grads.up));
+        return success();
+      });
+  addSimple<ScaleOp>(evaluator, [](ScaleOp op, Operands in) {
+    return scale(*in[0], op.getFactor().convertToDouble());
   });
   addSimple<SquaredReluOp>(evaluator, [](SquaredReluOp, Operands in) {
     return squaredRelu(*in[0]);

@@ -31,7 +31,8 @@ struct ModelConfig {
   int64_t nKvGroups = 2;
   int64_t dK = 32;
   int64_t dV = 32;
-  /// silu, gelu, relu2: up, activation, down. swiglu: silu(gate) * up, down.
+  /// silu, gelu, relu2: up, activation, down. swiglu, geglu: silu(gate) * up or
+  /// gelu(gate) * up, down.
   std::string mlp = "silu";
   /// Width of the hidden layer; 0 stands for 4 * dim.
   int64_t mlpDim = 0;
@@ -41,12 +42,22 @@ struct ModelConfig {
   /// Channels of a head that are rotated, those of the first pairs (i, i +
   /// dK / 2); 0: all.
   int64_t ropeDim = 0;
-  /// none, linear, ntk or yarn: what is done for sequences that are ropeFactor
-  /// times as long as those of ropeLength tokens (yarn alone asks for it).
+  /// none, linear, ntk, yarn, llama3 or longrope: what is done for sequences
+  /// that are ropeFactor times as long as those of ropeLength tokens (the last
+  /// three ask for it).
   std::string ropeScaling = "none";
   double ropeFactor = 1.0;
   int64_t ropeLength = 0;
+  /// What longrope divides the angles by, one number a pair ("1.0, 1.25").
+  std::string ropeDivisors;
+  /// Base in window layers, whose angles are not scaled; 0: they are as others.
+  double windowRopeBase = 0.0;
   double normEps = 1e-5;
+  /// RMS norms multiply by 1 + weight.
+  bool normPlusOne = false;
+  /// before, after, both: whether the RMS norms of attention and feed-forward
+  /// layer are of what goes in, of what comes out, or of both.
+  std::string norms = "before";
   /// Standard deviation of the initial weights; the projections that write to
   /// the residual stream use initStd / sqrt(2 * nLayers).
   double initStd = 0.02;
@@ -54,17 +65,28 @@ struct ModelConfig {
   bool zeroInitOutput = false;
   /// The head reads the table of the embedding.
   bool tiedEmbeddings = false;
+  /// What rows of the embedding are multiplied with.
+  double embeddingScale = 1.0;
+  /// Projections to queries, keys and values have biases.
+  bool qkvBias = false;
   /// RMS norms of the query and key heads, before compression and rotation.
   bool qkNorm = false;
+  /// These are over all heads at once.
+  bool qkNormJoint = false;
+  /// What scores are multiplied with; 0: 1 / sqrt(dK).
+  double attentionScale = 0.0;
   /// Logits become cap * tanh(logits / cap); 0 leaves them as they are.
   double logitSoftcap = 0.0;
   /// nsa: three gated branches. dense: all tokens so far. window: the sliding
   /// window alone.
   std::string attention = "nsa";
-  /// The attention of each layer ("dense, nsa*10, window:256"), see
+  /// The attention of each layer ("dense/nope, nsa*10, window:256"), see
   /// LayerKinds.h; empty: that of all layers is `attention`.
   std::string layers;
 };
+
+/// The numbers of `ropeDivisors`. The message of an error names no key.
+Result<std::vector<double>> getRopeDivisors(const ModelConfig &model);
 
 /// Native Sparse Attention, arXiv 2502.11089 section 3.
 struct NsaConfig {

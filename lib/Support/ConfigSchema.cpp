@@ -9,7 +9,9 @@
 #include <xxhash.h>
 
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 using namespace nsa;
 using namespace std::string_literals;
@@ -90,8 +92,8 @@ void addModel(std::vector<ConfigField> &fields) {
   s.number("d_k", &C::dK, 2, 512,
            "width of a query and key head; even with a rotary embedding");
   s.number("d_v", &C::dV, 1, 512, "width of a value head");
-  s.text("mlp", &C::mlp, {"silu", "swiglu", "gelu", "relu2"},
-         "activation of the feed-forward layer; swiglu has a gate");
+  s.text("mlp", &C::mlp, {"silu", "swiglu", "gelu", "geglu", "relu2"},
+         "activation of the feed-forward layer; swiglu and geglu have a gate");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
            "hidden width of the feed-forward layer; 0 is 4 * dim");
   s.number("vocab_size", &C::vocabSize, 2, 1 << 20, "number of tokens");
@@ -99,28 +101,47 @@ void addModel(std::vector<ConfigField> &fields) {
          "base of the rotary embedding, at least 1; 0 leaves it out");
   s.number("rope_dim", &C::ropeDim, 0, 512,
            "channels of a head that are rotated, an even number; 0 is d_k");
-  s.text("rope_scaling", &C::ropeScaling, {"none", "linear", "ntk", "yarn"},
+  s.text("rope_scaling", &C::ropeScaling,
+         {"none", "linear", "ntk", "yarn", "llama3", "longrope"},
          "scaling of the rotary embedding to longer sequences");
   s.real("rope_factor", &C::ropeFactor, 1.0, 1e6,
          "how much longer they are than those of training");
-  s.number("rope_length", &C::ropeLength, 0, kMaxTokens,
-           "tokens of the sequences of training, for yarn");
+  s.number(
+      "rope_length", &C::ropeLength, 0, kMaxTokens,
+      "tokens of the sequences of training, for yarn, llama3 and longrope");
+  s.text("rope_divisors", &C::ropeDivisors, {},
+         "what longrope divides angles by: a number above 0 for each pair of "
+         "channels");
+  s.real(
+      "window_rope_base", &C::windowRopeBase, 0.0, 1e12,
+      "base of window layers, at least 1, without scaling; 0 is as in others");
   s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
+  s.flag("norm_plus_one", &C::normPlusOne, "RMS norms multiply by 1 + weight");
+  s.text(
+      "norms", &C::norms, {"before", "after", "both"},
+      "whether the norms of a layer's parts are before them, after, or both");
   s.real("init_std", &C::initStd, 1e-6, 10.0,
          "standard deviation of the initial weights");
   s.flag("zero_init_output", &C::zeroInitOutput,
          "projections to the residual stream start at 0");
   s.flag("tied_embeddings", &C::tiedEmbeddings,
          "the head is the embedding's table");
+  s.real("embedding_scale", &C::embeddingScale, 1e-6, 1e6,
+         "what rows of the embedding are multiplied with");
+  s.flag("qkv_bias", &C::qkvBias,
+         "projections to queries, keys and values have biases");
   s.flag("qk_norm", &C::qkNorm, "RMS norms of query and key heads");
+  s.flag("qk_norm_joint", &C::qkNormJoint, "these are over all heads at once");
+  s.real("attention_scale", &C::attentionScale, 0.0, 1e6,
+         "what scores are multiplied with; 0 is 1 / sqrt(d_k)");
   s.real("logit_softcap", &C::logitSoftcap, 0.0, 1e6,
          "logits become cap * tanh(logits / cap); 0 leaves it out");
   s.text("attention", &C::attention, {"nsa", "dense", "window"},
          "three gated branches, all tokens so far, or the window alone");
-  s.text(
-      "layers", &C::layers, {},
-      "attention by layer, as 'dense, nsa*10, window:256'; one kind alone is "
-      "that of all layers, '' what attention says");
+  s.text("layers", &C::layers, {},
+         "attention by layer, as 'dense/nope, nsa*10, window:256', /nope "
+         "without rotary embedding; one kind alone is that of all layers, '' "
+         "what attention says");
 }
 
 void addNsa(std::vector<ConfigField> &fields) {
@@ -328,6 +349,11 @@ Status ConflictFinder::checkModel() const {
                                      " must be even for the rotary embedding");
   if (Status status = checkRope(); !status)
     return status;
+  if (m.qkNormJoint && !m.qkNorm)
+    return conflict("model.qk_norm_joint",
+                    name("model.qk_norm_joint", m.qkNormJoint) +
+                        " has no effect with " +
+                        name("model.qk_norm", m.qkNorm));
   if (config.data.tokenizer == "byte" && m.vocabSize < 256)
     return conflict("model.vocab_size",
                     name("model.vocab_size", m.vocabSize) +
@@ -335,6 +361,21 @@ Status ConflictFinder::checkModel() const {
   if (Result<std::vector<LayerKind>> kinds = getLayerKinds(config); !kinds)
     return conflict("model.layers", kinds.message());
   return {};
+}
+
+Result<std::vector<double>> nsa::getRopeDivisors(const ModelConfig &model) {
+  std::vector<double> numbers;
+  for (const char *at = model.ropeDivisors.c_str(); *at;) {
+    char *end = nullptr;
+    double number = std::strtod(at, &end);
+    if (end == at || !(number > 0) || !std::isfinite(number) ||
+        (*end && *end != ','))
+      return Error{"'" + std::string(at) +
+                   "' must begin with a number above 0, and a comma behind it"};
+    numbers.push_back(number);
+    at = *end ? end + 1 : end;
+  }
+  return numbers;
 }
 
 Status ConflictFinder::checkRope() const {
@@ -349,6 +390,12 @@ Status ConflictFinder::checkRope() const {
     return hasNoEffect(dim, m.ropeDim, "model.rope_base", m.ropeBase);
   if (m.ropeBase == 0 && m.ropeScaling != "none")
     return hasNoEffect(scaling, m.ropeScaling, "model.rope_base", m.ropeBase);
+  std::string window = "model.window_rope_base";
+  if (m.windowRopeBase != 0 && m.windowRopeBase < 1)
+    return conflict(window, name(window, m.windowRopeBase) +
+                                " must be 0 or at least 1");
+  if (m.ropeBase == 0 && m.windowRopeBase != 0)
+    return hasNoEffect(window, m.windowRopeBase, "model.rope_base", m.ropeBase);
   if (m.ropeDim % 2 != 0)
     return conflict(dim, name(dim, m.ropeDim) + " must be even");
   if (Status status = checkAtMost(dim, m.ropeDim, "model.d_k", m.dK); !status)
@@ -356,15 +403,28 @@ Status ConflictFinder::checkRope() const {
   if (m.ropeScaling == "none" && m.ropeFactor != 1)
     return hasNoEffect("model.rope_factor", m.ropeFactor, scaling,
                        m.ropeScaling);
-  if (m.ropeScaling != "yarn" && m.ropeLength != 0)
+  bool isLong = m.ropeScaling == "longrope";
+  bool hasLength =
+      isLong || m.ropeScaling == "yarn" || m.ropeScaling == "llama3";
+  if (!hasLength && m.ropeLength != 0)
     return hasNoEffect("model.rope_length", m.ropeLength, scaling,
                        m.ropeScaling);
-  if (m.ropeScaling == "yarn" && m.ropeLength == 0)
+  if (hasLength && m.ropeLength < (isLong ? 2 : 1))
     return conflict("model.rope_length",
                     name("model.rope_length", m.ropeLength) +
-                        " must be at least 1 with " + name(scaling, "yarn"s),
+                        " must be at least " + (isLong ? "2" : "1") + " with " +
+                        name(scaling, m.ropeScaling),
                     scaling);
   int64_t rotated = m.ropeDim ? m.ropeDim : m.dK;
+  Result<std::vector<double>> divisors = getRopeDivisors(m);
+  if (!divisors)
+    return conflict("model.rope_divisors", divisors.message());
+  size_t expected = isLong ? static_cast<size_t>(rotated / 2) : 0;
+  if (divisors->size() != expected)
+    return conflict("model.rope_divisors",
+                    "rope_divisors has " + std::to_string(divisors->size()) +
+                        " numbers, but " + name(scaling, m.ropeScaling) +
+                        " asks for " + std::to_string(expected));
   if (m.ropeScaling == "ntk" && rotated < 4)
     return conflict(scaling, name(scaling, m.ropeScaling) +
                                  " needs at least 4 rotated channels, there "

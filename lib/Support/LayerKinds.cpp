@@ -38,7 +38,8 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
   auto expected = static_cast<size_t>(model.nLayers);
   std::string_view list = model.layers;
   if (trim(list).empty())
-    return std::vector<LayerKind>(expected, {model.attention, config.nsa.w});
+    return std::vector<LayerKind>(expected,
+                                  {model.attention, config.nsa.w, true});
   // One kind alone is that of all layers.
   int64_t otherwise = list.find(',') == list.npos ? model.nLayers : 1;
   std::vector<LayerKind> kinds;
@@ -54,6 +55,11 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
             takeNumber(kind, '*', "the count of layers", 1000, count);
         !status)
       return Error{status.message()};
+    constexpr std::string_view suffix = "/nope";
+    bool isRotated = kind.size() < suffix.size() ||
+                     kind.substr(kind.size() - suffix.size()) != suffix;
+    if (!isRotated)
+      kind = trim(kind.substr(0, kind.size() - suffix.size()));
     bool hasWidth = kind.find(':') != std::string_view::npos;
     if (Status status =
             takeNumber(kind, ':', "the width of a window", INT_MAX, window);
@@ -63,10 +69,11 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
         (hasWidth && kind != "window"))
       return Error{"unknown kind '" + std::string(kind) +
                    (hasWidth ? ":" + std::to_string(window) : std::string()) +
-                   "' of a layer; expected nsa, dense, window or window:WIDTH"};
+                   "' of a layer; expected nsa, dense, window or window:WIDTH, "
+                   "and /nope behind it for no rotary embedding"};
     found += static_cast<size_t>(count);
     for (int64_t i = 0; i < count && kinds.size() < expected; ++i)
-      kinds.push_back({std::string(kind), window});
+      kinds.push_back({std::string(kind), window, isRotated});
   }
   if (found != expected)
     return Error{"kinds of " + std::to_string(found) +

@@ -16,12 +16,14 @@ struct LayerKind {
   std::string attention;
   /// Tokens that a query sees, its own included; of a window.
   int64_t window = 0;
+  /// Whether queries and keys are rotated, where the model does that.
+  bool isRotated = true;
 };
 
 /// The kinds of all `model.n_layers` layers: those that `model.layers` lists
-/// ("dense, nsa*10, window:256"), or `model.attention` for all of them where it
-/// is empty. A window without a width has `nsa.w` tokens. The message of an
-/// error names no key.
+/// ("dense/nope, nsa*10, window:256"), or `model.attention` for all of them
+/// where it is empty. A window without a width has `nsa.w` tokens; "/nope"
+/// stands for no rotary embedding. The message of an error names no key.
 Result<std::vector<LayerKind>> getLayerKinds(const RunConfig &config);
 
 } // namespace nsa

@@ -354,7 +354,8 @@ static bool treatsTokensAlone(Operation *op) {
   if (auto concat = dyn_cast<nn::ConcatOp>(op))
     return !concat.getRows();
   return isa<ElementwiseOpInterface, nn::EmbeddingOp, nn::RMSNormOp,
-             nn::SplitHeadsOp, nn::MergeHeadsOp, nn::GateOp, CombineOp>(op);
+             nn::AddBiasOp, nn::SplitHeadsOp, nn::MergeHeadsOp, nn::GateOp,
+             CombineOp>(op);
 }
 
 LogicalResult EntryDeriver::stepToken(Operation *op) {

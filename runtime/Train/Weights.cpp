@@ -161,3 +161,12 @@ nsa::writeWeights(const std::string &runDirectory, const std::string &config,
   return saveCheckpoint(runDirectory, NewModel(weights), state, *parsed,
                         /*keep=*/0, /*report=*/nullptr, tokenizer);
 }
+
+Result<std::string>
+nsa::resolveModelConfig(const std::string &config, const std::string &name,
+                        const std::vector<std::string> &overrides) {
+  Result<RunConfig> parsed = parseConfig(config, name, overrides);
+  if (!parsed)
+    return parsed.takeError();
+  return printModelJson(*parsed);
+}

@@ -53,6 +53,11 @@ OPERATIONS = [
     ("nn.silu_backward", [X, X], {}, [X]),
     ("nn.swiglu", [X, X], {}, [X]),
     ("nn.swiglu_backward", [X, X, X], {}, [X, X]),
+    ("nn.add_bias", [X, "tensor<32xf32>"], {}, [X]),
+    ("nn.sum_rows", [X], {}, ["tensor<32xf32>"]),
+    ("nn.geglu", [X, X], {}, [X]),
+    ("nn.geglu_backward", [X, X, X], {}, [X, X]),
+    ("nn.scale", [X], {"factor": "2.0 : f64"}, [X]),
     ("nn.gelu", [X], {}, [X]),
     ("nn.gelu_backward", [X, X], {}, [X]),
     ("nn.squared_relu", [X], {}, [X]),
@@ -85,6 +90,8 @@ FREE = {
     ("nn.rotary", 0, 1),
     ("nn.rotary", 1, 0),
     ("nn.cross_entropy", 0, 2),
+    ("nn.sum_rows", 0, 0),
+    ("nn.sum_rows", 0, 1),
 }
 
 

@@ -11,28 +11,10 @@ import nsa
 from nsa import _safetensors
 from nsa.hf import __main__ as tool
 from nsa.hf import export, import_model
+from hf_models import load, need_transformers, train, train_and_load, write_llama
 from programs import run_programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-
-CONFIG = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
-nsa: {l: 4, d: 4, l_sel: 8, n_sel: 2, n_local: 1, w: 16}
-train: {steps: 2, seq_len: 64, batch_size: 2, micro_batch: 2, warmup_steps: 1, final_eval_batches: 1, sample_bytes: 0}
-"""
-
-
-def train(folder, settings=()):
-    """Two steps of a small model; the run directory."""
-    (folder / "c.yaml").write_text(CONFIG)
-    (folder / "text").mkdir()
-    for number in range(20):
-        (folder / "text" / f"{number}.txt").write_text(f"{number} and again {number}. " * 40)
-    changes = [word for setting in settings for word in ("--set", setting)]
-    run_programs(folder, ["nsa-data", "pack", "text", "-o", "data", "--val-fraction", "0.4"],
-                 ["nsa-model", "c.yaml", *changes, "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
-                 ["nsa-train", "m.nsax", "--config", "c.yaml", *changes, "--data", "data", "--out-dir", ".",
-                  "--run-name", "run"])
-    return folder / "run"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +49,7 @@ def test_export_and_import_are_bit_for_bit(folder, tmp_path):
 
 def test_export_describes_model_and_tokens(folder):
     config = json.loads((folder / "hf/config.json").read_text())
-    assert config["model"]["dim"] == 32 and config["nsa"]["w"] == 16 and config["layer_kinds"] == [["nsa", 16]]
+    assert config["model"]["dim"] == 32 and config["nsa"]["w"] == 16 and config["layer_kinds"] == [["nsa", 16, True]]
     assert config["checkpoint"]["step"] == 2 and config["eos_token_id"] == 0 and config["max_position_embeddings"] == 64
     vocabulary = json.loads((folder / "hf/tokenizer.json").read_text())["model"]["vocab"]
     assert sorted(vocabulary.values()) == list(range(256)) and vocabulary["a"] == 97 and vocabulary["\u0120"] == 32
@@ -77,10 +59,10 @@ def test_export_describes_model_and_tokens(folder):
 
 
 def test_layer_kinds_of_a_list():
-    from nsa.hf._export import _layer_kinds
+    from nsa.hf._parameters import layer_kinds
     config = {
         "model": {
-            "layers": " dense, nsa * 2, window : 7, window",
+            "layers": " dense / nope, nsa * 2, window : 7 /nope*1, window",
             "n_layers": 5,
             "attention": "nsa"
         },
@@ -88,44 +70,8 @@ def test_layer_kinds_of_a_list():
             "w": 3
         }
     }
-    assert _layer_kinds(config) == [["dense", 3], ["nsa", 3], ["nsa", 3], ["window", 7], ["window", 3]]
-
-
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 48,
-    "vocab_size": 64,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 64,
-    "rope_theta": 5000.0
-}
-
-
-def write_llama(folder, **changes):
-    """A random model as transformers would save it."""
-    config = {**LLAMA, **changes}
-    folder.mkdir()
-    dim, heads, groups, hidden = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads",
-                                                          "intermediate_size"))
-    width = config.get("head_dim", dim // heads)
-    shapes = {"model.embed_tokens.weight": (config["vocab_size"], dim), "model.norm.weight": (dim,),
-              "lm_head.weight": (config["vocab_size"], dim)}
-    for layer in range(config["num_hidden_layers"]):
-        for name, shape in (("input_layernorm", (dim, )), ("self_attn.q_proj", (heads * width, dim)),
-                            ("self_attn.k_proj", (groups * width, dim)), ("self_attn.v_proj", (groups * width, dim)),
-                            ("self_attn.o_proj", (dim, heads * width)), ("post_attention_layernorm", (dim, )),
-                            ("mlp.gate_proj", (hidden, dim)), ("mlp.up_proj", (hidden, dim)),
-                            ("mlp.down_proj", (dim, hidden))):
-            shapes[f"model.layers.{layer}.{name}.weight"] = shape
-    random = np.random.default_rng(3)
-    arrays = {name: random.standard_normal(shape, np.float32) * np.float32(0.2) for name, shape in shapes.items()}
-    (folder / "config.json").write_text(json.dumps(config))
-    _safetensors.write(folder / "model.safetensors", shapes, arrays.__getitem__)
-    return arrays
+    assert layer_kinds(config) == [["dense", 3, False], ["nsa", 3, True], ["nsa", 3, True], ["window", 7, False],
+                                   ["window", 3, True]]
 
 
 def test_llama_is_a_dense_model_of_its_weights(tmp_path):
@@ -177,24 +123,6 @@ def test_reader_takes_halves_and_shards(tmp_path):
     assert (files["a"].read("a") == values).all() and (files["b"].read("b") == values[:, None]).all()
 
 
-@pytest.mark.parametrize("changes,message", [
-    ({"model_type": "gpt2"}, "model_type in '{path}' is gpt2, expected nsa, llama, mistral, qwen3"),
-    ({"attention_bias": True}, "attention_bias in '{path}' is True, which this project's models have not; expected"),
-    ({"hidden_act": "gelu"}, "hidden_act in '{path}' is gelu, which this project's models have not; expected silu"),
-    ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type in '{path}' is llama3"),
-    ({"hidden_size": None}, "hidden_size in '{path}' is None, expected a number"),
-    ({"sliding_window": 4096}, "sliding_window in '{path}' is 4096"),
-    ({"vocab_size": 0}, "model.vocab_size (0) must be at least 2"),
-])
-def test_other_models_are_errors(tmp_path, changes, message):
-    write_llama(tmp_path / "llama")
-    (tmp_path / "llama/config.json").write_text(json.dumps({**LLAMA, **changes}))
-    with pytest.raises(nsa.InputError) as error:
-        import_model(tmp_path / "llama", tmp_path / "run")
-    assert message.format(path=tmp_path / "llama/config.json") in str(error.value)
-    assert not (tmp_path / "run").exists()
-
-
 def test_wrong_files_are_errors(folder, tmp_path, capsys):
     def fails(action, message):
         assert action() == 1
@@ -213,20 +141,11 @@ def test_wrong_files_are_errors(folder, tmp_path, capsys):
     fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x"), "--set", "nsa.ww=3"]), "nsa.ww")
     fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x"), "--set", "nsa.phi=mlp"]),
           "nsa.phi follows from the weights and cannot be set")
-    shapes = {"transformer.wte.weight": (2, 2)}
-    _safetensors.write(tmp_path / "llama/model.safetensors", shapes, lambda name: np.zeros((2, 2), np.float32))
-    fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x")]),
-          "has the parameter 'transformer.wte.weight', which this project's models have not")
     (tmp_path / "llama/model.safetensors").write_bytes(b"\xff" * 30)
     fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x")]), "is no safetensors file")
 
 
 # With transformers
-
-
-def need_transformers():
-    torch = pytest.importorskip("torch")
-    return torch, pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("settings", [
@@ -241,7 +160,7 @@ def test_exported_model_has_the_logits_of_the_checkpoint(tmp_path, settings):
     torch, transformers = need_transformers()
     run = train(tmp_path, settings)
     export(run, tmp_path / "hf")
-    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    model = load(tmp_path / "hf")
     original = nsa.Model(run, artifact=tmp_path / "m.nsax")
     ids = np.random.default_rng(0).integers(1, 256, (2, 60))
     with torch.no_grad():
@@ -257,7 +176,7 @@ def test_exported_model_has_the_logits_of_the_checkpoint(tmp_path, settings):
 def test_exported_model_generates_and_leaves_padding_out(folder):
     torch, transformers = need_transformers()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "hf")
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", trust_remote_code=True)
+    model = load(folder / "hf")
     text = "3 and again \u00e9"
     assert tokenizer(text)["input_ids"] == list(text.encode()) and tokenizer.decode(list(text.encode())) == text
     for side in ("left", "right"):
@@ -280,17 +199,11 @@ def test_exported_model_generates_and_leaves_padding_out(folder):
      "nsa.gate=softmax"],
 ])
 def test_cache_every_position_is_row_of_whole_sequence(tmp_path, settings):
-    torch, transformers = need_transformers()
-    export(train(tmp_path, settings), tmp_path / "hf")
-    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", trust_remote_code=True)
-    torch.manual_seed(0)
+    torch, _ = need_transformers()
+    model = train_and_load(tmp_path, settings)
     ids = torch.randint(1, 256, (2, 100))
     options = {"max_new_tokens": 30, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     with torch.no_grad():
-        # Weights that are large enough for selection to matter.
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.add_(0.15 * torch.randn_like(parameter))
         whole = model(ids).logits
         for first in (1, 3, 37):
             step = model(ids[:, :first], use_cache=True)
@@ -314,7 +227,7 @@ def test_cache_every_position_is_row_of_whole_sequence(tmp_path, settings):
 
 def test_cache_that_does_not_fit_is_an_error(folder):
     torch, transformers = need_transformers()
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", trust_remote_code=True)
+    model = load(folder / "hf")
     ids = torch.ones(2, 5, dtype=torch.long)
     cache = model(ids, use_cache=True).past_key_values
     with pytest.raises(ValueError, match="past_key_values is a DynamicCache, expected an NSACache"):
@@ -325,38 +238,5 @@ def test_cache_that_does_not_fit_is_an_error(folder):
         model(ids, attention_mask=torch.tensor([[1] * 10, [1] * 9 + [0]]), past_key_values=cache)
     with pytest.raises(ValueError, match="cannot remove 6 tokens of a sequence of 5"):
         cache.crop(-6)
-    with pytest.raises(ValueError, match=r"attention_mask has shape \(2, 3\), expected one number for each of 5 tokens"):
+    with pytest.raises(ValueError, match=r"attention_mask has shape \(2, 3\), expected one number for each of 5 tokens in 2 rows"):
         model(ids, attention_mask=torch.ones(2, 3, dtype=torch.long))
-
-
-@pytest.mark.parametrize("kind,options", [("Llama", {}), ("Llama", {
-    "tie_word_embeddings": True,
-    "head_dim": 16
-}), ("Qwen3", {
-    "head_dim": 16
-}), ("Mistral", {
-    "sliding_window": None
-})])
-def test_imported_model_has_the_logits_of_transformers(tmp_path, kind, options):
-    torch, transformers = need_transformers()
-    torch.manual_seed(0)
-    config = getattr(transformers, kind + "Config")(hidden_size=32,
-                                                    num_hidden_layers=2,
-                                                    num_attention_heads=4,
-                                                    num_key_value_heads=2,
-                                                    intermediate_size=48,
-                                                    vocab_size=64,
-                                                    max_position_embeddings=128,
-                                                    initializer_range=0.2,
-                                                    **options)
-    other = getattr(transformers, kind + "ForCausalLM")(config)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(0.1 * torch.randn_like(parameter))
-    other.save_pretrained(tmp_path / "other")
-    model = nsa.Model(import_model(tmp_path / "other", tmp_path / "run"))
-    ids = np.random.default_rng(0).integers(0, 64, (2, 100))
-    with torch.no_grad():
-        expected = other(torch.from_numpy(ids)).logits.numpy()
-    np.testing.assert_allclose(model.logits(ids), expected, atol=1e-4)

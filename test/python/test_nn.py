@@ -62,20 +62,34 @@ def test_matmul_result_type(rng, element):
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_rms_norm(rng, element):
+def test_bias(rng, element):
+    x, bias = random(rng, *ROWS, 40, element=element), random(rng, 40)
+    (y,) = run("nn.add_bias {}", [x, F32(bias)], [(x.shape, element)], element)
+    want = x.astype(np.float64) + bias
+    assert_close(y, want, ref.rounder(element)(want))
+    (total,) = run("nn.sum_rows {}", [x], [((40,), "f32")], element)
+    assert_close(total, x.astype(np.float64).sum((0, 1)))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("plus_one", [False, True])
+def test_rms_norm(rng, plus_one, element):
     dim, eps = 40, 1e-5
     x, weight = random(rng, *ROWS, dim, element=element), random(rng, dim)
     r = ref.rounder(element)
-    y, rstd = run("nn.rms_norm {} {{eps = 1.0e-5 : f64}}", [x, F32(weight)],
+    flag = ", plus_one" if plus_one else ""
+    y, rstd = run(f"nn.rms_norm {{}} {{{{eps = 1.0e-5 : f64{flag}}}}}", [x, F32(weight)],
                   [(x.shape, element), (ROWS, "f32")], element)
     xw, ww = wide(x, weight)
+    ww = ww + plus_one
     want_rstd = 1 / np.sqrt((xw**2).mean(-1) + eps)
     n = xw * want_rstd[..., None]
     assert_close(y, n * ww, r(n * ww))
     assert_close(rstd, want_rstd)
 
     dy = random(rng, *ROWS, dim, element=element)
-    dx, dweight = run("nn.rms_norm_backward {}", [dy, x, F32(weight), F32(want_rstd)],
+    flag = "{{plus_one}}" if plus_one else ""
+    dx, dweight = run("nn.rms_norm_backward {} " + flag, [dy, x, F32(weight), F32(want_rstd)],
                       [(x.shape, element), ((dim,), "f32")], element)
     (g,) = wide(dy)
     gw = g * ww
@@ -153,6 +167,9 @@ def test_elementwise(rng, element):
         ("nn.silu_backward", [dy, x], [dyw * dsilu]),
         ("nn.swiglu", [x, u], [xw * s * uw]),
         ("nn.swiglu_backward", [dy, x, u], [dyw * uw * dsilu, dyw * xw * s]),
+        ("nn.geglu", [x, u], [xw * (1 + t) / 2 * uw]),
+        ("nn.geglu_backward", [dy, x, u], [dyw * uw * dgelu, dyw * xw * (1 + t) / 2]),
+        ("nn.scale {} {{factor = 2.5 : f64}}", [x], [2.5 * xw]),
         ("nn.gelu", [x], [xw * (1 + t) / 2]),
         ("nn.gelu_backward", [dy, x], [dyw * dgelu]),
         ("nn.squared_relu", [x], [relu**2]),

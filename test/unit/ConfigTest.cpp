@@ -107,7 +107,7 @@ TEST(Config, MoreThanOneMappingOfPlainValues_IsRefused) {
 
 TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
   EXPECT_EQ(errorOf("model:\n  n_layers: 12\n"
-                    "  layers: dense, nsa*10, window:64\n"),
+                    "  layers: dense /nope, nsa*10, window:64/nope\n"),
             "accepted");
   EXPECT_EQ(errorOf("model:\n  n_layers: 12\n  layers: window:64\n"),
             "accepted");
@@ -118,11 +118,13 @@ TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: sparse\n"),
             "x.yaml:3:3: model.layers: unknown kind 'sparse' of a layer; "
             "expected nsa, "
-            "dense, window or window:WIDTH");
+            "dense, window or window:WIDTH, and /nope behind it for no "
+            "rotary embedding");
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense:8\n"),
             "x.yaml:3:3: model.layers: unknown kind 'dense:8' of a layer; "
             "expected nsa, "
-            "dense, window or window:WIDTH");
+            "dense, window or window:WIDTH, and /nope behind it for no "
+            "rotary embedding");
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense*0\n"),
             "x.yaml:3:3: model.layers: the count of layers '0' must be a "
             "number from 1 to "
@@ -291,6 +293,31 @@ TEST(Config, RotaryEmbedding_WhatContradictsIsRefused) {
   EXPECT_EQ(errorWith("rope_scaling: yarn, rope_factor: 2"),
             "model.rope_scaling: rope_length (0, the default) must be at "
             "least 1 with rope_scaling (yarn)");
+  EXPECT_EQ(errorWith("rope_scaling: llama3, rope_factor: 2"),
+            "model.rope_scaling: rope_length (0, the default) must be at "
+            "least 1 with rope_scaling (llama3)");
+  std::string isLong = "rope_scaling: longrope, rope_factor: 2, rope_dim: 4, ";
+  EXPECT_EQ(
+      errorWith(isLong + "rope_length: 8, rope_divisors: '1, 2, 3'"),
+      "model.rope_divisors: rope_divisors has 3 numbers, but rope_scaling "
+      "(longrope) asks for 2");
+  EXPECT_EQ(
+      errorWith(isLong + "rope_length: 8, rope_divisors: '1, -2'"),
+      "model.rope_divisors: ' -2' must begin with a number above 0, and a "
+      "comma behind it");
+  EXPECT_EQ(
+      errorWith("rope_divisors: '1'"),
+      "model.rope_divisors: rope_divisors has 1 numbers, but rope_scaling "
+      "(none, the default) asks for 0");
+  EXPECT_EQ(errorWith("window_rope_base: 0.5"),
+            "model.window_rope_base: window_rope_base (0.5) must be 0 or at "
+            "least 1");
+  EXPECT_EQ(errorWith("window_rope_base: 100, rope_base: 0"),
+            "model.window_rope_base: window_rope_base (100.0) has no effect "
+            "with rope_base (0.0)");
+  EXPECT_EQ(errorWith("qk_norm_joint: true"),
+            "model.qk_norm_joint: qk_norm_joint (true) has no effect with "
+            "qk_norm (false, the default)");
   EXPECT_EQ(errorWith("rope_scaling: ntk, rope_factor: 2, rope_dim: 2"),
             "model.rope_scaling: rope_scaling (ntk) needs at least 4 rotated "
             "channels, there are 2");

@@ -295,6 +295,13 @@ TEST_F(Reference, RmsNorm_GradientsEqualDifferences) {
   check(w, grads.weight, dout, forward, "weight");
 }
 
+TEST_F(Reference, Bias_GradientIsTheSumOfRows) {
+  Tensor x = normal({2, 3, 7}), bias = normal({7}), dout = normal({2, 3, 7});
+  auto forward = [&] { return addBias(x, bias); };
+  check(x, dout, dout, forward, "input");
+  check(bias, sumRows(dout), dout, forward, "bias");
+}
+
 TEST_F(Reference, Rotary_IsARotationWithAnInverse) {
   Tensor x = normal({1, 5, 2, 6}), table = rotaryTable(17, 6, 100.0);
   Tensor back = rotary(rotary(x, table, 4, false), table, 4, true);
@@ -328,6 +335,11 @@ TEST_F(Reference, Activations_GradientsEqualDifferences) {
   check(x, grads.gate, dout, forward, "swiglu gate");
   check(up, grads.up, dout, forward, "swiglu up");
   check(x, geluBackward(dout, x), dout, [&] { return gelu(x); }, "gelu");
+  grads = gegluBackward(dout, x, up);
+  auto gated = [&] { return geglu(x, up); };
+  check(x, grads.gate, dout, gated, "geglu gate");
+  check(up, grads.up, dout, gated, "geglu up");
+  check(x, scale(dout, 0.3), dout, [&] { return scale(x, 0.3); }, "scale");
   check(
       x, squaredReluBackward(dout, x), dout, [&] { return squaredRelu(x); },
       "squared relu");

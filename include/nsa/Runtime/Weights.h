@@ -87,6 +87,11 @@ Result<std::string> writeWeights(const std::string &runDirectory,
                                  const std::string &tokenizer,
                                  const std::vector<std::string> &overrides);
 
+/// The sections `model` and `nsa` of such a configuration, as JSON.
+Result<std::string>
+resolveModelConfig(const std::string &config, const std::string &name,
+                   const std::vector<std::string> &overrides);
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_WEIGHTS_H

@@ -61,6 +61,20 @@ Tensor nsa::reference::matmul(const Tensor &lhs, const Tensor &rhs,
   return out;
 }
 
+Tensor nsa::reference::addBias(const Tensor &x, const Tensor &bias) {
+  Tensor out = x;
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] += bias.data[i % bias.data.size()];
+  return out;
+}
+
+Tensor nsa::reference::sumRows(const Tensor &x) {
+  Tensor sum({x.shape.back()}, 0.0);
+  for (size_t i = 0; i < x.data.size(); ++i)
+    sum.data[i % sum.data.size()] += x.data[i];
+  return sum;
+}
+
 RmsNormResult nsa::reference::rmsNorm(const Tensor &x, const Tensor &weight,
                                       double eps) {
   int64_t width = x.shape.back();
@@ -279,6 +293,31 @@ SwigluGradients nsa::reference::swigluBackward(const Tensor &outputGrad,
     grads.up.data[i] = dy * x * sigmoid(x);
   }
   return grads;
+}
+
+Tensor nsa::reference::geglu(const Tensor &gate, const Tensor &up) {
+  Tensor out = gelu(gate);
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] *= up.data[i];
+  return out;
+}
+
+SwigluGradients nsa::reference::gegluBackward(const Tensor &outputGrad,
+                                              const Tensor &gate,
+                                              const Tensor &up) {
+  SwigluGradients grads{geluBackward(outputGrad, gate), gelu(gate)};
+  for (size_t i = 0; i < outputGrad.data.size(); ++i) {
+    grads.gate.data[i] *= up.data[i];
+    grads.up.data[i] *= outputGrad.data[i];
+  }
+  return grads;
+}
+
+Tensor nsa::reference::scale(const Tensor &x, double factor) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v *= factor;
+  return out;
 }
 
 CrossEntropyResult nsa::reference::crossEntropy(const Tensor &logits,

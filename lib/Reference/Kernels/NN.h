@@ -25,6 +25,10 @@ Tensor embeddingBackward(const Tensor &outputGrad, const Tensor &ids,
 Tensor matmul(const Tensor &lhs, const Tensor &rhs, bool transposeLhs,
               bool transposeRhs, std::vector<int64_t> shape);
 
+/// x + bias in each row, and the sum of all rows.
+Tensor addBias(const Tensor &x, const Tensor &bias);
+Tensor sumRows(const Tensor &x);
+
 struct RmsNormResult {
   Tensor output, rstd;
 };
@@ -73,6 +77,11 @@ struct SwigluGradients {
 };
 SwigluGradients swigluBackward(const Tensor &outputGrad, const Tensor &gate,
                                const Tensor &up);
+/// gelu(gate) * up.
+Tensor geglu(const Tensor &gate, const Tensor &up);
+SwigluGradients gegluBackward(const Tensor &outputGrad, const Tensor &gate,
+                              const Tensor &up);
+Tensor scale(const Tensor &x, double factor);
 
 struct CrossEntropyResult {
   /// Mean over the targets that are not negative; 0 if there are none.

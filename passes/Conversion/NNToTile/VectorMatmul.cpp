@@ -208,6 +208,9 @@ Value VectorMatmul::getFactor(const KernelFrame *frame, TileBuilder &b, Value x,
     Value weights =
         b.load(b.view(frame->getInput(norm.getWeight()), {lines, cols}),
                ArrayRef(place).drop_front());
+    if (norm.getPlusOne())
+      weights =
+          b.map({weights}, b.f32(), [](ArrayRef<Expr> e) { return 1 + e[0]; });
     Value input = at.getF32(norm.getInput());
     Value squares =
         b.map({input}, b.f32(), [](ArrayRef<Expr> e) { return e[0] * e[0]; });

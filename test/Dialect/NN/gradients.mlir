@@ -101,6 +101,24 @@ func.func @chain(%table: tensor<16x12xf32> {nn.differentiate}, %ids: tensor<1x4x
 
 // -----
 
+// A bias is added to rows: its gradient is their sum. What a norm adds to its weight, its gradient adds, too.
+// CHECK-LABEL: func @bias(
+// CHECK: nn.add_bias
+// CHECK: %[[Y:.*]] = nn.scale
+// CHECK: %[[DS:.*]] = nn.scale %{{.*}} {factor = 2.{{0*}}e+00 : f64}
+// CHECK: %[[DX:.*]], %{{.*}} = nn.rms_norm_backward %[[DS]], {{.*}} {plus_one}
+// CHECK: %[[DB:.*]] = nn.sum_rows %[[DX]]
+// CHECK: return %{{.*}}, %[[DX]], %[[DB]]
+func.func @bias(%x: tensor<2x4xf32> {nn.differentiate}, %b: tensor<4xf32> {nn.differentiate}, %w: tensor<4xf32>)
+    -> (tensor<2x4xf32> {nn.objective}) {
+  %y = nn.add_bias %x, %b : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %n, %rstd = nn.rms_norm %y, %w {eps = 1.0e-5 : f64, plus_one} : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
+  %z = nn.scale %n {factor = 2.0 : f64} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %z : tensor<2x4xf32>
+}
+
+// -----
+
 // Softcap's gradient needs its result alone, the others their operand.
 // CHECK-LABEL: func @activations(
 // CHECK: %[[G:.*]] = nn.gelu %[[X:.*]] :

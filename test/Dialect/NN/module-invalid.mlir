@@ -394,8 +394,23 @@ nn.module @m {
 // -----
 
 nn.module @m {
-  // expected-error @below {{scaling yarn has the length 0, which is at least 1 for yarn and 0 for others}}
+  // expected-error @below {{scaling yarn has the length 0, which is at least 1 for yarn, llama3 and longrope and 0 for others}}
   nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = yarn, factor = 2.0 : f64> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{scaling longrope has no divisors}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = longrope, factor = 2.0 : f64, length = 8> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{has 1 divisors for 2 pairs}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0
+      with #nn.rotary<scaling = longrope, factor = 2.0 : f64, length = 8, divisors = [2.0]> frozen
 }
 
 // -----

@@ -34,6 +34,20 @@ func.func @rms_norm(%x: tensor<2x64x32xbf16>, %weight: tensor<32xf32>) {
   return
 }
 
+// CHECK-LABEL: func.func @rows
+func.func @rows(%x: tensor<2x64x32xbf16>, %bias: tensor<32xf32>) {
+  // CHECK: %biased = nn.add_bias %{{.*}}, %{{.*}} : (tensor<2x64x32xbf16>, tensor<32xf32>) -> tensor<2x64x32xbf16>
+  %y = nn.add_bias %x, %bias : (tensor<2x64x32xbf16>, tensor<32xf32>) -> tensor<2x64x32xbf16>
+  // CHECK: nn.sum_rows %{{.*}} : (tensor<2x64x32xbf16>) -> tensor<32xf32>
+  %s = nn.sum_rows %y : (tensor<2x64x32xbf16>) -> tensor<32xf32>
+  // CHECK: nn.sum_rows %{{.*}} {partial_sums = 4 : i64} : (tensor<2x64x32xbf16>) -> tensor<4x32xf32>
+  %p = nn.sum_rows %y {partial_sums = 4 : i64} : (tensor<2x64x32xbf16>) -> tensor<4x32xf32>
+  // CHECK: nn.rms_norm %{{.*}}, %{{.*}} {eps = {{.*}} : f64, plus_one}
+  %n, %rstd = nn.rms_norm %y, %bias {eps = 1.0e-5 : f64, plus_one}
+      : (tensor<2x64x32xbf16>, tensor<32xf32>) -> (tensor<2x64x32xbf16>, tensor<2x64xf32>)
+  return
+}
+
 // CHECK-LABEL: func.func @rotary
 func.func @rotary(%x: tensor<1x15x2x16xf32>, %none: tensor<1x0x2x16xf32>, %table: tensor<57x8x2xf32>) {
   // The last row of the table is the position of the last row.
@@ -95,6 +109,10 @@ func.func @elementwise(%a: tensor<2x64x32xf32>, %b: tensor<2x64x32xf32>) {
   // CHECK: %dgate, %dup = nn.swiglu_backward %{{.*}}, %{{.*}}, %{{.*}} :
   %dg, %du = nn.swiglu_backward %2, %a, %b
       : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+  // CHECK: %geglu = nn.geglu %{{.*}}, %{{.*}} :
+  %gg = nn.geglu %a, %b : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  // CHECK: %scaled = nn.scale %{{.*}} {factor = 2.500000e+01 : f64} :
+  %sf = nn.scale %a {factor = 25.0 : f64} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: %gelu = nn.gelu %{{.*}} :
   %ge = nn.gelu %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: %squared_relu = nn.squared_relu %{{.*}} :

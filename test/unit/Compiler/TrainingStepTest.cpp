@@ -117,6 +117,14 @@ TEST(TrainingStep, KeysOfTheModel_GradientsEqualDifferences) {
                   "nsa.shared_kv=true"});
   checkGradients(
       {"model.mlp=relu2", "model.qk_norm=true", "model.layers=nsa, dense"});
+  checkGradients({"model.mlp=geglu", "model.qkv_bias=true",
+                  "model.norm_plus_one=true", "model.norms=both",
+                  "model.embedding_scale=3", "model.attention_scale=0.4",
+                  "model.window_rope_base=100", "model.layers=nsa, window:5"});
+  checkGradients({"model.qk_norm=true", "model.qk_norm_joint=true",
+                  "model.norms=after", "model.layers=dense/nope, window:5",
+                  "model.rope_scaling=llama3", "model.rope_factor=4",
+                  "model.rope_length=8"});
 }
 
 // The first gradients are those of the projections that start at 0, and of what
@@ -340,6 +348,10 @@ TEST(TrainingStep, Bf16GradientsOfKeysOfTheModel_PointTheSameWay) {
   checkMixed({"model.mlp=gelu", "model.qk_norm=true",
               "model.tied_embeddings=true", "model.logit_softcap=5",
               "nsa.shared_kv=true"},
+             "bf16");
+  checkMixed({"model.mlp=geglu", "model.qkv_bias=true",
+              "model.norm_plus_one=true", "model.norms=both",
+              "model.embedding_scale=3", "model.n_layers=1"},
              "bf16");
 }
 

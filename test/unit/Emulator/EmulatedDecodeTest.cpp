@@ -131,6 +131,9 @@ TEST(EmulatedDecode, OtherModels_AgreeWithTheCPU) {
       {linear, "sm_80"},
       {mlp, "sm_90a"},
       {{"model.n_kv_groups=4", "model.layers=dense, window:20"}, "sm_90a"},
+      {{"model.qkv_bias=true", "model.norm_plus_one=true", "model.norms=both",
+        "model.mlp=geglu", "model.layers=dense/nope, window:20"},
+       "sm_90a"},
       {{"nsa.shared_kv=true", "model.n_layers=1"}, "sm_80"}};
   for (const auto &[overrides, target] : sampleOf(list, 2, testSeed()))
     checkPositions(overrides, target, sweepCount(72, 26));

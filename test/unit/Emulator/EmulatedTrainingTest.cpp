@@ -153,6 +153,10 @@ TEST(EmulatedTraining, StepsOfKeysOfTheModel_AgreeWithTheCPU) {
               "model.tied_embeddings=true", "model.logit_softcap=2",
               "nsa.shared_kv=true"},
              "sm_90a");
+  checkSteps({"model.mlp=geglu", "model.qkv_bias=true",
+              "model.norm_plus_one=true", "model.norms=both",
+              "model.embedding_scale=3", "model.n_layers=1"},
+             "sm_90a");
 }
 
 TEST(EmulatedTraining, StepsOfIsolatedDocuments_AgreeWithTheCPU) {

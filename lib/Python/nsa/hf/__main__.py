@@ -5,6 +5,7 @@ import sys
 
 from nsa import Error, __version__
 from nsa.hf import export, import_model
+from nsa.hf._families import FAMILIES
 
 
 def _run(name, action):
@@ -27,10 +28,12 @@ def main_export(arguments=None):
                         help="for transformers: weights, configuration, tokenizer and a file of Python that "
                              "AutoModelForCausalLM.from_pretrained(FOLDER, trust_remote_code=True) runs")
     parser.add_argument("--overwrite", action="store_true", help="replace the files of a model in the folder")
+    parser.add_argument("--original", action="store_true",
+                        help="as the model of transformers that nsa-import made the checkpoint of, which needs no code")
     parsed = parser.parse_args(arguments)
 
     def write():
-        count = export(parsed.checkpoint, parsed.hf, overwrite=parsed.overwrite)
+        count = export(parsed.checkpoint, parsed.hf, overwrite=parsed.overwrite, original=parsed.original)
         return f"wrote {parsed.hf}: {count:,} parameters"
     return _run("nsa-export", write)
 
@@ -43,7 +46,7 @@ def _number(text):
 
 def main_import(arguments=None):
     parser = argparse.ArgumentParser(prog="nsa-import", description="Makes a checkpoint of a model of transformers: "
-                                     "what nsa-export wrote, or a dense model of the Llama type (llama, mistral, qwen3).")
+                                     f"what nsa-export wrote, or a dense model ({', '.join(FAMILIES)}).")
     parser.add_argument("folder", help="folder with config.json and safetensors")
     parser.add_argument("--version", action="version", version=f"nsa-import {__version__}")
     parser.add_argument("-o", "--output", required=True, metavar="RUN", help="run directory to make")

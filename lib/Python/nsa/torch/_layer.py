@@ -131,7 +131,8 @@ class NativeSparseAttention(nn.Module):
         return {"nsa.l": sizes["block"], "nsa.d": sizes["stride"], "nsa.l_sel": sizes["select_block"],
                 "nsa.n_sel": sizes["count"], "nsa.n_initial": sizes["initial"], "nsa.n_local": sizes["local"],
                 "nsa.w": sizes["window"], "nsa.phi": self.phi, "nsa.gate": self.gate_activation,
-                "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none"}
+                "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none",
+                "model.attention_scale": 0.0}
 
 
 def load_checkpoint(module, path, *, layer):
@@ -139,7 +140,7 @@ def load_checkpoint(module, path, *, layer):
 
     `path` is the checkpoint, or a run directory (its newest good one); its hashes are
     verified. InputError if the parameters of the layer are others, have other shapes, or belong to a
-    configuration with other blocks, window, gates or rotary embedding. The layer's norm is not part
+    configuration with other blocks, window, gates or rotary embedding. The layer's norms are not part
     of the module. Nothing is changed if something does not fit.
     """
     weights = open_weights(os.fsdecode(os.fspath(path)))
@@ -147,7 +148,8 @@ def load_checkpoint(module, path, *, layer):
     found = {name[len(prefix):]: shape for name, (_, shape) in weights.tensors.items() if name.startswith(prefix)}
     if not found:
         raise InputError(f"'{weights.path}' has no parameters {prefix}*")
-    found.pop("norm.weight", None)
+    for norm in ("norm.weight", "output_norm.weight"):
+        found.pop(norm, None)
     state = module.state_dict()
     for missing, where in ((sorted(set(state) - set(found)), f"'{weights.path}' has no {prefix}"),
                            (sorted(set(found) - set(state)), f"the module has no parameter for {prefix}")):
