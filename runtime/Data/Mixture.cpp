@@ -85,6 +85,8 @@ static Status append(Dataset &mixture, Dataset source) {
       own.begin += stream->size();
       sources->push_back(std::move(own));
     }
+  mixture.indices.insert(mixture.indices.end(), source.indices.begin(),
+                         source.indices.end());
   append(all.train, next.train);
   append(all.val, next.val);
   if (Status status = mixture.train.append(std::move(source.train)); !status)

@@ -168,12 +168,17 @@ private:
   DataHealth ownDataHealth() const;
   Status waitAtStart(DataVerifier &verifier) const;
   Result<bool> awaitVerified();
+  Status checkUnchanged();
+  Status expectFiles(const Checkpoint &checkpoint);
   TrainEnd reportUnverified();
   Error damagedData(const std::string &found) const;
   Result<TrainEnd> endOnData();
   Error saveUnreadable(const std::string &found);
 
   // Around steps.
+  /// How long a rank that is at work may take for a checkpoint: file systems
+  /// can be slower than any step.
+  static constexpr Milliseconds mostToSave{30 * 60 * 1000};
   void checkSpace();
   bool isSaveDueByTime() const;
   struct SaveOutcome;

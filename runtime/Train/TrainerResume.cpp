@@ -134,6 +134,8 @@ Status Trainer::resumeFrom(const std::string &folder,
     return changes.takeError();
   if (Status status = checkResumable(*checkpoint); !status)
     return status;
+  if (Status status = expectFiles(*checkpoint); !status)
+    return status;
   notes.push_back("resuming from " + folder + " at step " +
                   std::to_string(checkpoint->state.step));
   if (Status status = takeOver(*checkpoint); !status)

@@ -18,6 +18,7 @@ import time
 import traceback
 
 import artefacts
+import changes
 import checkpoints
 import commands
 import datasets
@@ -31,7 +32,8 @@ import writes
 from lab import ROOT, Crashed, Lab, Silent, Wrong
 
 ROWS = [kills.Kills(), writes.Writes(), artefacts.Artefacts(), checkpoints.Checkpoints(), datasets.Shards(),
-        datasets.Manifests(), sources.Sources(), commands.Commands(), poison.Poison(), ranks.Ranks(), strangers.Strangers(),
+        datasets.Manifests(), sources.Sources(), changes.Changes(), commands.Commands(), poison.Poison(), ranks.Ranks(),
+        strangers.Strangers(),
         signals.Signals()]
 COLUMNS = ["row", "made", "as they should", "silent", "by signal", "otherwise wrong"]
 
