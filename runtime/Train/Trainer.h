@@ -39,6 +39,8 @@ struct TrainOptions {
   /// A run directory to go on in: from its latest checkpoint, or from step 0 if
   /// there is none yet. Not together with `resume`.
   std::string restart;
+  /// What the search for these has given, where it was made before.
+  std::optional<FoundCheckpoint> found;
   /// A checkpoint, run or file whose weights a new run begins with; empty draws
   /// them from the seed. Not together with `resume`.
   std::string initFrom;
@@ -123,13 +125,12 @@ private:
   Status openRun();
   struct RunChoice;
   Result<RunChoice> chooseRun();
-  Status checkFinished(RunChoice &choice) const;
+  Result<FoundCheckpoint> findStart();
   Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
   Status loadInitial();
   Result<bool> isOfThisRun(const std::string &folder,
                            const TrainState &saved) const;
-  Status checkResumable(const Checkpoint &checkpoint) const;
   Status takeOver(const Checkpoint &checkpoint);
   Status resumeFrom(const std::string &folder,
                     const std::optional<Checkpoint> &opened);
