@@ -189,6 +189,18 @@ double TrainSampler::epochs(uint64_t sample, size_t index) const {
   return double(sample) * share / double(source.windows);
 }
 
+Status TrainSampler::beginAt(const Documents &documents) {
+  for (Source &source : sources) {
+    Result<std::vector<uint64_t>> found = documents.findWindows(
+        *stream, source.begin, source.begin + source.tokens, uint64_t(seqLen));
+    if (!found)
+      return Error{found.message()};
+    source.starts = std::move(*found);
+    source.windows = source.starts.size();
+  }
+  return {};
+}
+
 uint64_t TrainSampler::position(uint64_t sample) const {
   return position(place(sample));
 }
@@ -198,6 +210,8 @@ uint64_t TrainSampler::position(const Place &place) const {
   const Source &source = sources[index];
   uint64_t round = number / source.windows, of = uint64_t(index) << 40;
   Permutation order(source.windows, seed, orderStream | of | round);
+  if (!source.starts.empty())
+    return source.starts[size_t(order(number % source.windows))];
   uint64_t phase =
       PhiloxStream(seed, phaseStream | of | round).below(source.tokens);
   return source.begin +
@@ -225,6 +239,18 @@ Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
   return result;
 }
 
+Status ValidationWindows::beginAt(const Documents &documents) {
+  Result<std::vector<uint64_t>> found =
+      documents.findWindows(*stream, 0, stream->size(), uint64_t(seqLen));
+  if (!found)
+    return Error{found.message()};
+  starts = std::move(*found);
+  while (starts.back() + uint64_t(seqLen) > stream->size())
+    starts.pop_back();
+  windows = starts.size();
+  return {};
+}
+
 std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
   count = std::min(count, windows);
   std::vector<uint64_t> chosen(count);
@@ -236,9 +262,8 @@ std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
 Status ValidationWindows::read(uint64_t window, int32_t *tokens,
                                int32_t *targets, int32_t *starts) const {
   assert(window < windows && "window outside the split");
-  return readWindow(*stream, window * uint64_t(seqLen), stream->size(), 0,
-                    seqLen, starts ? borders : nullptr,
-                    {tokens, targets, starts});
+  return readWindow(*stream, position(window), stream->size(), 0, seqLen,
+                    starts ? borders : nullptr, {tokens, targets, starts});
 }
 
 } // namespace nsa

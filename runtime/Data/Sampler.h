@@ -61,6 +61,10 @@ public:
   /// Position in the stream of the first token of a sample.
   uint64_t position(uint64_t sample) const;
 
+  /// From now on windows begin at documents, which Documents::findWindows
+  /// finds; an epoch visits each of them.
+  Status beginAt(const Documents &documents);
+
   /// From now on documents do not see each other. `documents`, of the stream,
   /// must outlive the sampler.
   void isolate(const Documents &documents) { borders = &documents; }
@@ -78,6 +82,8 @@ private:
     uint64_t begin = 0, tokens = 0, windows = 0;
     /// Its samples in a block, and the first of them before they are permuted.
     uint64_t quota = 1, firstSlot = 0;
+    /// Where windows begin, if that is at documents.
+    std::vector<uint64_t> starts = {};
   };
   /// A sample as one of a source.
   struct Place {
@@ -98,7 +104,8 @@ private:
   const Documents *borders = nullptr;
 };
 
-/// The fixed windows of a validation split: window i starts at token i * S.
+/// The fixed windows of a validation split: window i starts at token i * S, or
+/// at a document.
 class ValidationWindows {
 public:
   /// `stream` must outlive the object. Fewer than seqLen + 1 tokens are an
@@ -113,6 +120,15 @@ public:
   /// same at every call; all of them if there are fewer.
   std::vector<uint64_t> choose(uint64_t count) const;
 
+  /// The first token of a window.
+  uint64_t position(uint64_t window) const {
+    return starts.empty() ? window * uint64_t(seqLen) : starts[size_t(window)];
+  }
+
+  /// As those of a TrainSampler. A window that does not end in the split is
+  /// left out.
+  Status beginAt(const Documents &documents);
+
   /// As those of a TrainSampler.
   void isolate(const Documents &documents) { borders = &documents; }
   Status read(uint64_t window, int32_t *tokens, int32_t *targets,
@@ -122,6 +138,7 @@ private:
   const TokenStream *stream = nullptr;
   int64_t seqLen = 0;
   uint64_t windows = 0;
+  std::vector<uint64_t> starts;
   const Documents *borders = nullptr;
 };
 

@@ -52,7 +52,7 @@ Status checkWindows(const Dataset &data, const RunConfig &config) {
       return Error{stage == 0 ? status.message()
                               : "stage " + std::to_string(stage + 1) + ": " +
                                     status.message()};
-  if (!config.data.isolateDocuments)
+  if (!config.data.isolateDocuments && config.data.window == "stream")
     return {};
   for (const auto *sources : {&data.trainDocuments, &data.valDocuments})
     if (Result<Documents> found = Documents::open(*sources); !found)

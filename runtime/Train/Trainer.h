@@ -118,7 +118,7 @@ public:
 private:
   // Before the first step.
   Status prepare();
-  Status isolateDocuments();
+  Status openDocuments();
   Status openText();
   Status checkSamples();
   Status checkSameRun();

@@ -73,7 +73,7 @@ Status Trainer::prepare() {
   if (!held)
     return held.takeError();
   windows = *held;
-  if (Status status = isolateDocuments(); !status)
+  if (Status status = openDocuments(); !status)
     return status;
   samples.start(*sampler, plan, ranks.rank(), binding.starts != nullptr);
   if (Status status = verifyAtStart(); !status)
@@ -116,14 +116,15 @@ Status Trainer::planMeasures() {
 }
 
 /// Where the artefact takes the starts of documents, so must the configuration.
-Status Trainer::isolateDocuments() {
+Status Trainer::openDocuments() {
   bool isIsolated = binding.starts != nullptr;
   if (isIsolated != config.data.isolateDocuments)
     return Error{std::string("data.isolate_documents is ") +
                  (isIsolated ? "false" : "true") +
                  ", the artefact was compiled from a model with " +
                  (isIsolated ? "true" : "false")};
-  if (!isIsolated)
+  bool beginsAtThem = config.data.window == "document";
+  if (!isIsolated && !beginsAtThem)
     return {};
   Result<Documents> train = Documents::open(data.trainDocuments);
   if (!train)
@@ -133,9 +134,15 @@ Status Trainer::isolateDocuments() {
     return val.takeError();
   trainDocuments = std::move(*train);
   valDocuments = std::move(*val);
-  sampler->isolate(trainDocuments);
-  windows->isolate(valDocuments);
-  return {};
+  if (isIsolated) {
+    sampler->isolate(trainDocuments);
+    windows->isolate(valDocuments);
+  }
+  if (!beginsAtThem)
+    return {};
+  if (Status status = sampler->beginAt(trainDocuments); !status)
+    return status;
+  return windows->beginAt(valDocuments);
 }
 
 /// What the first rank decides for all.

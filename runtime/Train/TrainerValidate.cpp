@@ -161,6 +161,8 @@ Trainer::evaluateAtEarlierLength(const std::vector<uint64_t> &chosen,
 /// Evaluates the first tokens of those windows that the next stage begins with,
 /// by which the two can be compared.
 Status Trainer::evaluateBeforeSwitch() {
+  if (config.data.window == "document")
+    return {};
   RunConfig next = withStage(config, options.stage + 1);
   int64_t length = next.train.seqLen;
   if (length % plan.seqLen != 0) {
@@ -198,7 +200,7 @@ Status Trainer::evaluateBeforeSwitch() {
 
 /// The same tokens with the program of this stage, before its first step.
 Status Trainer::evaluateAfterSwitch() {
-  if (options.stage == 0 ||
+  if (options.stage == 0 || config.data.window == "document" ||
       state.step != getLastStep(config, options.stage - 1) ||
       plan.seqLen % earlierLength() != 0)
     return {};
@@ -273,7 +275,7 @@ Status Trainer::finalEvaluation() {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   ranges.reserve(chosen.size());
   for (uint64_t window : chosen)
-    ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
+    ranges.emplace_back(windows->position(window), plan.seqLen);
   Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
   if (!loss)
     return loss.takeError();
