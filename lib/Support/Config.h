@@ -93,6 +93,8 @@ struct DataConfig {
   bool isolateDocuments = false;
   /// Where windows begin: at any token of the stream, or at documents.
   std::string window = "stream";
+  /// Which targets losses count: all, or those that the data marks.
+  std::string targets = "all";
   /// byte, shards for the tokenizer that the data has, or the path of a
   /// tokenizer.json, which has to be that of the data.
   std::string tokenizer = "byte";

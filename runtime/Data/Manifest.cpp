@@ -13,8 +13,8 @@ namespace nsa {
 using Json = nlohmann::ordered_json;
 
 /// Since format 2 a manifest has a hash of its own; format 3 names files beside
-/// the shards, and is written where there are some.
-static constexpr int64_t plainFormat = 2, latestFormat = 3;
+/// the shards, format 4 marks of targets: each is written where there are some.
+static constexpr int64_t plainFormat = 2, filesFormat = 3, latestFormat = 4;
 static constexpr const char *ownHashKey = "xxh3";
 
 std::optional<double> Manifest::fact(const std::string &name) const {
@@ -49,6 +49,8 @@ static Json printSplit(const SplitInfo &split) {
                {"shards", shards}};
   if (!split.index.file.empty())
     json["index"] = printFile(split.index);
+  if (!split.marks.file.empty())
+    json["marks"] = printFile(split.marks);
   return json;
 }
 
@@ -58,7 +60,11 @@ static Json printContents(const Manifest &manifest) {
   bool isPlain = manifest.tokenizer.file.empty() &&
                  manifest.train.index.file.empty() &&
                  manifest.val.index.file.empty();
-  root["format"] = isPlain ? plainFormat : latestFormat;
+  bool hasMarks =
+      !manifest.train.marks.file.empty() || !manifest.val.marks.file.empty();
+  root["format"] = hasMarks  ? latestFormat
+                   : isPlain ? plainFormat
+                             : filesFormat;
   root["tool"] = manifest.tool;
   root["kind"] = manifest.kind;
   root["vocab_size"] = manifest.vocabSize;
@@ -134,6 +140,8 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
                              " tokens, its shards have " + std::to_string(sum));
   if (json.contains("index"))
     split.index = readFileInfo(json.at("index"));
+  if (json.contains("marks"))
+    split.marks = readFileInfo(json.at("marks"));
   return split;
 }
 

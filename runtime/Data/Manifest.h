@@ -40,6 +40,8 @@ struct SplitInfo {
   std::vector<ShardInfo> shards;
   /// Where documents begin, see DocumentIndex.h.
   FileInfo index = {};
+  /// Which of its tokens are targets, see TargetMarks.h.
+  FileInfo marks = {};
 };
 
 struct Manifest {

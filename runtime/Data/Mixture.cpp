@@ -58,7 +58,7 @@ static void append(SplitInfo &split, const SplitInfo &other) {
   split.shards.insert(split.shards.end(), other.shards.begin(),
                       other.shards.end());
   // Positions are those of one source.
-  split.index = {};
+  split.index = split.marks = {};
 }
 
 /// Puts the splits of a source behind those of the mixture.
@@ -116,7 +116,9 @@ Result<Dataset> Dataset::openMixture(const std::vector<std::string> &paths,
       mixture->manifest.facts.clear();
       mixture->manifest.counts.clear();
       mixture->manifest.ownHash.reset();
-      mixture->manifest.train.index = mixture->manifest.val.index = {};
+      for (SplitInfo *split :
+           {&mixture->manifest.train, &mixture->manifest.val})
+        split->index = split->marks = {};
     } else if (Status status = append(*mixture, std::move(*source)); !status) {
       return Error{status.message()};
     }

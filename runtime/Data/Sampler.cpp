@@ -72,11 +72,12 @@ static void isolateDocuments(const std::vector<char> &begins,
   }
 }
 
-/// Splits seqLen + 1 tokens into inputs and targets. Behind those before `end`
-/// come those from `begin` on.
+/// Splits seqLen + 1 tokens into inputs and targets, of which the marked ones
+/// count. Behind those before `end` come those from `begin` on.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          uint64_t end, uint64_t begin, int64_t seqLen,
-                         const Documents *documents, const WindowRef &out) {
+                         const Documents *documents, const TargetMarks *marks,
+                         const WindowRef &out) {
   std::vector<int32_t> window(size_t(seqLen) + 1);
   uint64_t count = std::min<uint64_t>(window.size(), end - position);
   if (Status status = stream.read(position, count, window.data()); !status)
@@ -88,6 +89,10 @@ static Status readWindow(const TokenStream &stream, uint64_t position,
       return status;
   std::copy(window.begin(), window.end() - 1, out.tokens);
   std::copy(window.begin() + 1, window.end(), out.targets);
+  if (marks) {
+    marks->apply(position + 1, out.targets, count - 1);
+    marks->apply(begin, out.targets + count - 1, window.size() - count);
+  }
   if (!documents)
     return {};
   std::vector<char> begins(window.size());
@@ -224,7 +229,7 @@ Status TrainSampler::read(uint64_t sample, int32_t *tokens, int32_t *targets,
   Place own = place(sample);
   const Source &source = sources[own.source];
   return readWindow(*stream, position(own), source.begin + source.tokens,
-                    source.begin, seqLen, starts ? borders : nullptr,
+                    source.begin, seqLen, starts ? borders : nullptr, marks,
                     {tokens, targets, starts});
 }
 
@@ -263,7 +268,8 @@ Status ValidationWindows::read(uint64_t window, int32_t *tokens,
                                int32_t *targets, int32_t *starts) const {
   assert(window < windows && "window outside the split");
   return readWindow(*stream, position(window), stream->size(), 0, seqLen,
-                    starts ? borders : nullptr, {tokens, targets, starts});
+                    starts ? borders : nullptr, marks,
+                    {tokens, targets, starts});
 }
 
 } // namespace nsa

@@ -15,6 +15,7 @@
 #define NSA_RUNTIME_DATA_SAMPLER_H
 
 #include "runtime/Data/Documents.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <cstdint>
 #include <vector>
@@ -69,6 +70,10 @@ public:
   /// must outlive the sampler.
   void isolate(const Documents &documents) { borders = &documents; }
 
+  /// From now on targets that are not marked are -1. `chosen`, of the stream,
+  /// must outlive the sampler.
+  void countMarked(const TargetMarks &chosen) { marks = &chosen; }
+
   /// Writes seqLen tokens and the seqLen tokens that follow each of them. Where
   /// documents are isolated, -1 in place of one that begins a document, and for
   /// each token the index in the window of the first one of its document.
@@ -102,6 +107,7 @@ private:
   uint64_t seed = 0;
   std::vector<Source> sources;
   const Documents *borders = nullptr;
+  const TargetMarks *marks = nullptr;
 };
 
 /// The fixed windows of a validation split: window i starts at token i * S, or
@@ -131,6 +137,7 @@ public:
 
   /// As those of a TrainSampler.
   void isolate(const Documents &documents) { borders = &documents; }
+  void countMarked(const TargetMarks &chosen) { marks = &chosen; }
   Status read(uint64_t window, int32_t *tokens, int32_t *targets,
               int32_t *starts = nullptr) const;
 
@@ -140,6 +147,7 @@ private:
   uint64_t windows = 0;
   std::vector<uint64_t> starts;
   const Documents *borders = nullptr;
+  const TargetMarks *marks = nullptr;
 };
 
 } // namespace nsa

@@ -4,6 +4,7 @@
 #include "lib/Support/Philox.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -194,19 +195,29 @@ static Result<SplitInfo> writeTokens(const SynthOptions &options,
                                      const std::string &directory,
                                      const std::string &split,
                                      const std::vector<uint16_t> &tokens,
-                                     uint64_t documents) {
+                                     uint64_t documents,
+                                     const std::vector<bool> &marks) {
   SplitWriter writer(directory, split, options.shardTokens);
   if (Status status = writer.append(tokens.data(), tokens.size()); !status)
     return Error{status.message()};
   Result<std::vector<ShardInfo>> shards = writer.finish();
   if (!shards)
     return shards.takeError();
-  return SplitInfo{tokens.size(), documents, std::move(*shards)};
+  SplitInfo info{tokens.size(), documents, std::move(*shards)};
+  if (marks.empty())
+    return info;
+  Result<FileInfo> file = writeTargetMarks(directory, split, marks);
+  if (!file)
+    return file.takeError();
+  info.marks = *file;
+  return info;
 }
 
 /// The two splits of a source and the documents in each.
 struct SynthTokens {
   std::vector<uint16_t> train, val;
+  /// Empty where none are marked.
+  std::vector<bool> trainMarks, valMarks;
   uint64_t trainDocuments = 1, valDocuments = 1;
 };
 
@@ -245,9 +256,12 @@ static Result<SynthTokens> drawRecall(const SynthOptions &options,
   tokens.trainDocuments = (options.tokens - valTokens) / length;
   for (uint64_t i = 0; i < tokens.trainDocuments + tokens.valDocuments; ++i) {
     std::vector<uint16_t> document = task.document(options.seed, i);
-    std::vector<uint16_t> &split =
-        i < tokens.trainDocuments ? tokens.train : tokens.val;
+    bool isTrain = i < tokens.trainDocuments;
+    std::vector<uint16_t> &split = isTrain ? tokens.train : tokens.val;
     split.insert(split.end(), document.begin(), document.end());
+    std::vector<bool> &marks = isTrain ? tokens.trainMarks : tokens.valMarks;
+    for (int64_t at = 0; at < task.documentTokens(); ++at)
+      marks.push_back(task.isAnswer(at));
   }
   manifest.endOfText = 0;
   manifest.options.insert(manifest.options.end(),
@@ -293,11 +307,13 @@ Result<Manifest> synthesize(const SynthOptions &options) {
   if (!folder)
     return folder.takeError();
   Result<SplitInfo> train = writeTokens(options, folder->staging(), "train",
-                                        tokens->train, tokens->trainDocuments);
+                                        tokens->train, tokens->trainDocuments,
+                                        tokens->trainMarks);
   if (!train)
     return train.takeError();
   Result<SplitInfo> val = writeTokens(options, folder->staging(), "val",
-                                      tokens->val, tokens->valDocuments);
+                                      tokens->val, tokens->valDocuments,
+                                      tokens->valMarks);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);

@@ -71,6 +71,13 @@ struct RecallTask {
   double lossWithRecall() const;
   double lossWithoutRecall() const;
 
+  /// Whether the token at a position of a document is a value that was shown
+  /// before.
+  bool isAnswer(int64_t position) const {
+    int64_t past = position - 2 * pairs - distance;
+    return past >= 0 && past < 2 * queries && past % 2 == 1;
+  }
+
   /// Document `index` of the seed.
   std::vector<uint16_t> document(uint64_t seed, uint64_t index) const;
 };

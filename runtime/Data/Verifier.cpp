@@ -3,6 +3,7 @@
 #include "runtime/Data/Verifier.h"
 #include "lib/Support/Hash.h"
 #include "runtime/Data/DocumentIndex.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,8 +31,9 @@ DataVerifier::DataVerifier(const Dataset &data)
     }
   for (const auto *sources : {&data.trainDocuments, &data.valDocuments})
     for (const DocumentSource &source : *sources)
-      if (!source.info.index.file.empty())
-        indices.push_back(source.info.index);
+      for (const FileInfo &file : {source.info.index, source.info.marks})
+        if (!file.file.empty())
+          indices.push_back(file);
   indices.insert(indices.end(), data.indices.begin(), data.indices.end());
   failedTask = tasks.size() + indices.size();
 }
@@ -239,6 +241,10 @@ Status verifyShards(const Dataset &data) {
             readDocumentIndex(data.directory, *split);
         !index)
       return Error{index.message()};
+    else if (Result<std::vector<uint8_t>> marks =
+                 readTargetMarks(data.directory, *split);
+             !marks)
+      return Error{marks.message()};
   if (Result<std::string> tokenizer =
           readTokenizerText(data.directory, manifest);
       !tokenizer)

@@ -52,11 +52,16 @@ Status checkWindows(const Dataset &data, const RunConfig &config) {
       return Error{stage == 0 ? status.message()
                               : "stage " + std::to_string(stage + 1) + ": " +
                                     status.message()};
-  if (!config.data.isolateDocuments && config.data.window == "stream")
-    return {};
-  for (const auto *sources : {&data.trainDocuments, &data.valDocuments})
-    if (Result<Documents> found = Documents::open(*sources); !found)
-      return Error{found.message()};
+  bool needsDocuments =
+      config.data.isolateDocuments || config.data.window == "document";
+  for (const auto *sources : {&data.trainDocuments, &data.valDocuments}) {
+    if (needsDocuments)
+      if (Result<Documents> found = Documents::open(*sources); !found)
+        return Error{found.message()};
+    if (config.data.targets == "marked")
+      if (Result<TargetMarks> found = TargetMarks::open(*sources); !found)
+        return Error{found.message()};
+  }
   return {};
 }
 

@@ -119,6 +119,7 @@ private:
   // Before the first step.
   Status prepare();
   Status openDocuments();
+  Status openMarks();
   Status openText();
   Status checkSamples();
   Status checkSameRun();
@@ -260,6 +261,8 @@ private:
   std::optional<TrainSampler> sampler;
   /// Of both splits, where documents do not see each other.
   Documents trainDocuments, valDocuments;
+  /// The same of targets, where only the marked ones count.
+  TargetMarks trainMarks, valMarks;
   StepSamples samples;
   /// After the last step: of this rank, and of all ranks the worst.
   DataHealth ownHealth, dataHealth;

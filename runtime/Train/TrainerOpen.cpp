@@ -75,6 +75,8 @@ Status Trainer::prepare() {
   windows = *held;
   if (Status status = openDocuments(); !status)
     return status;
+  if (Status status = openMarks(); !status)
+    return status;
   samples.start(*sampler, plan, ranks.rank(), binding.starts != nullptr);
   if (Status status = verifyAtStart(); !status)
     return status;
@@ -143,6 +145,22 @@ Status Trainer::openDocuments() {
   if (Status status = sampler->beginAt(trainDocuments); !status)
     return status;
   return windows->beginAt(valDocuments);
+}
+
+Status Trainer::openMarks() {
+  if (config.data.targets != "marked")
+    return {};
+  Result<TargetMarks> train = TargetMarks::open(data.trainDocuments);
+  if (!train)
+    return train.takeError();
+  Result<TargetMarks> val = TargetMarks::open(data.valDocuments);
+  if (!val)
+    return val.takeError();
+  trainMarks = std::move(*train);
+  valMarks = std::move(*val);
+  sampler->countMarked(trainMarks);
+  windows->countMarked(valMarks);
+  return {};
 }
 
 /// What the first rank decides for all.

@@ -260,9 +260,9 @@ Status Trainer::finalEvaluation() {
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
-  // The n-gram models know nothing of weights, nor of documents.
+  // The n-gram models know nothing of weights, documents and marks.
   if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty() ||
-      config.data.isolateDocuments)
+      config.data.isolateDocuments || config.data.targets == "marked")
     return {};
   console.busy("fitting the n-gram baseline");
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);

@@ -345,7 +345,7 @@ TEST(ConfigField, MayChange_OnlyWhatKeepsTheMeaningOfTheState) {
       fixed.push_back(field.path());
   }
   EXPECT_EQ(fixed, (std::vector<std::string>{
-                       "data.isolate_documents", "data.window",
+                       "data.isolate_documents", "data.window", "data.targets",
                        "train.seq_len", "train.batch_size", "train.optimizer",
                        "train.seed"}));
 }
