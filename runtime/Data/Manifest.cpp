@@ -24,6 +24,13 @@ std::optional<double> Manifest::fact(const std::string &name) const {
   return std::nullopt;
 }
 
+std::optional<uint64_t> Manifest::count(const std::string &name) const {
+  for (const auto &[key, value] : counts)
+    if (key == name)
+      return value;
+  return std::nullopt;
+}
+
 uint64_t Manifest::digest() const {
   StreamHash hash;
   for (const SplitInfo *split : {&train, &val}) {
@@ -221,6 +228,31 @@ Result<std::string> readTokenizerText(const std::string &directory,
     return Error{"'" + path + "' has hash " + toHex(hashBytes(*text)) +
                  ", its manifest says " + toHex(manifest.tokenizer.hash)};
   return text;
+}
+
+std::optional<double> reachableEntropy(const Manifest &manifest, int64_t seqLen,
+                                       bool beginsAtDocuments, bool isIsolated,
+                                       bool isMarked) {
+  std::optional<double> entropy = manifest.fact("entropy");
+  if (manifest.kind == "markov" && entropy && !isMarked) {
+    double missing = 0;
+    for (int64_t known = 1; known <= seqLen; ++known) {
+      std::optional<double> more =
+          manifest.fact(entropyAfter + std::to_string(known));
+      if (!more)
+        break;
+      missing += *more - *entropy;
+    }
+    return *entropy + missing / double(seqLen);
+  }
+  std::optional<uint64_t> length = manifest.count(documentTokensKey);
+  if (!length || !beginsAtDocuments || uint64_t(seqLen) < *length)
+    return std::nullopt;
+  if (isMarked)
+    return manifest.fact("entropy_marked");
+  if (uint64_t(seqLen) % *length != 0)
+    return std::nullopt;
+  return isIsolated ? manifest.fact("entropy_isolated") : entropy;
 }
 
 } // namespace nsa

@@ -65,7 +65,7 @@ Result<MarkovChain> MarkovChain::create(int64_t order, int64_t vocab,
   return chain;
 }
 
-double MarkovChain::entropyRate() const {
+std::vector<double> MarkovChain::entropies() const {
   std::vector<double> now(contexts, 1.0 / double(contexts)), next(contexts);
   double change = 1;
   for (int iteration = 0; iteration < 10000 && change > 1e-12; ++iteration) {
@@ -78,13 +78,22 @@ double MarkovChain::entropyRate() const {
       change += std::fabs(next[c] - now[c]);
     now.swap(next);
   }
-  double rate = 0;
-  for (uint64_t c = 0; c < contexts; ++c)
-    for (uint64_t x = 0; x < vocab; ++x) {
-      double p = table[c * vocab + x];
-      rate -= now[c] * p * std::log(p);
+  std::vector<double> entropies;
+  for (uint64_t known = vocab; known <= contexts; known *= vocab) {
+    // The joint distribution of the last known tokens and the next one.
+    std::vector<double> joint(known * vocab), context(known);
+    for (uint64_t c = 0; c < contexts; ++c) {
+      context[c % known] += now[c];
+      for (uint64_t x = 0; x < vocab; ++x)
+        joint[c % known * vocab + x] += now[c] * table[c * vocab + x];
     }
-  return rate;
+    double nats = 0;
+    for (uint64_t i = 0; i < joint.size(); ++i)
+      if (joint[i] > 0)
+        nats -= joint[i] * std::log(joint[i] / context[i / vocab]);
+    entropies.push_back(nats);
+  }
+  return entropies;
 }
 
 std::vector<uint16_t> MarkovChain::sample(uint64_t count,
@@ -146,6 +155,12 @@ double RecallTask::lossWithRecall() const {
   return nats / double(documentTokens());
 }
 
+double RecallTask::lossBehindFirst() const {
+  // The first token is any of the keys.
+  double nats = lossWithRecall() * double(documentTokens());
+  return (nats - std::log(double(alphabet()))) / double(documentTokens() - 1);
+}
+
 double RecallTask::lossWithoutRecall() const {
   return lossWithRecall() + double(queries) * std::log(double(alphabet())) /
                                 double(documentTokens());
@@ -191,12 +206,10 @@ std::vector<uint16_t> RecallTask::document(uint64_t seed,
 // Writing
 //===----------------------------------------------------------------------===//
 
-static Result<SplitInfo> writeTokens(const SynthOptions &options,
-                                     const std::string &directory,
-                                     const std::string &split,
-                                     const std::vector<uint16_t> &tokens,
-                                     uint64_t documents,
-                                     const std::vector<bool> &marks) {
+static Result<SplitInfo>
+writeTokens(const SynthOptions &options, const std::string &directory,
+            const std::string &split, const std::vector<uint16_t> &tokens,
+            uint64_t documents, const std::vector<bool> &marks) {
   SplitWriter writer(directory, split, options.shardTokens);
   if (Status status = writer.append(tokens.data(), tokens.size()); !status)
     return Error{status.message()};
@@ -239,8 +252,12 @@ static Result<SynthTokens> drawMarkov(const SynthOptions &options,
   manifest.options.insert(manifest.options.end(),
                           {{"order", std::to_string(options.order)},
                            {"sharpness", shortest(options.sharpness)}});
-  manifest.facts = {{"entropy", chain->entropyRate()},
+  std::vector<double> entropies = chain->entropies();
+  manifest.facts = {{"entropy", entropies.back()},
                     {"source_val_loss", chain->loss(tokens.val)}};
+  for (size_t known = 1; known < entropies.size(); ++known)
+    manifest.facts.emplace_back(entropyAfter + std::to_string(known),
+                                entropies[known - 1]);
   return tokens;
 }
 
@@ -268,8 +285,13 @@ static Result<SynthTokens> drawRecall(const SynthOptions &options,
                           {{"pairs", std::to_string(options.pairs)},
                            {"distance", std::to_string(options.distance)},
                            {"queries", std::to_string(options.queries)}});
-  manifest.facts = {{"entropy", task.lossWithRecall()},
-                    {"entropy_without_recall", task.lossWithoutRecall()}};
+  manifest.facts = {
+      {"entropy", task.lossWithRecall()},
+      {"entropy_without_recall", task.lossWithoutRecall()},
+      {"entropy_isolated", task.lossBehindFirst()},
+      {"entropy_marked", 0},
+      {"entropy_marked_without_recall", std::log(double(task.alphabet()))}};
+  manifest.counts = {{documentTokensKey, length}};
   return tokens;
 }
 
@@ -306,14 +328,14 @@ Result<Manifest> synthesize(const SynthOptions &options) {
       DataFolder::open(options.output, options.overwrite);
   if (!folder)
     return folder.takeError();
-  Result<SplitInfo> train = writeTokens(options, folder->staging(), "train",
-                                        tokens->train, tokens->trainDocuments,
-                                        tokens->trainMarks);
+  Result<SplitInfo> train =
+      writeTokens(options, folder->staging(), "train", tokens->train,
+                  tokens->trainDocuments, tokens->trainMarks);
   if (!train)
     return train.takeError();
-  Result<SplitInfo> val = writeTokens(options, folder->staging(), "val",
-                                      tokens->val, tokens->valDocuments,
-                                      tokens->valMarks);
+  Result<SplitInfo> val =
+      writeTokens(options, folder->staging(), "val", tokens->val,
+                  tokens->valDocuments, tokens->valMarks);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);
