@@ -113,6 +113,10 @@ struct NsaConfig {
 struct DataConfig {
   /// Whether documents that share a sequence do not see each other.
   bool isolateDocuments = false;
+  /// Where windows begin: at any token of the stream, or at documents.
+  std::string window = "stream";
+  /// Which targets losses count: all, or those that the data marks.
+  std::string targets = "all";
   /// byte, shards for the tokenizer that the data has, or the path of a
   /// tokenizer.json, which has to be that of the data.
   std::string tokenizer = "byte";

@@ -174,6 +174,11 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
             "data has, or a tokenizer.json");
   data.fixed().flag("isolate_documents", &DataConfig::isolateDocuments,
                     "documents that share a sequence do not see each other");
+  data.fixed().text("window", &DataConfig::window, {"stream", "document"},
+                    "where windows begin: anywhere, or at documents");
+  data.fixed().text("targets", &DataConfig::targets, {"all", "marked"},
+                    "targets that losses count: all, or those that the data "
+                    "marks");
   using C = RuntimeConfig;
   SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime,
                       /*mayChange=*/true};

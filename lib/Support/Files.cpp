@@ -303,6 +303,15 @@ Status InputFile::readAt(uint64_t offset, void *data, size_t size) const {
   return {};
 }
 
+Result<FileStamp> InputFile::stamp() const {
+  struct stat info;
+  if ((isOpen() ? ::fstat(fd, &info) : ::stat(name.c_str(), &info)) != 0)
+    return systemError("cannot inspect", name);
+  return FileStamp{uint64_t(info.st_size),
+                   int64_t(info.st_mtim.tv_sec) * 1'000'000'000 +
+                       info.st_mtim.tv_nsec};
+}
+
 InputFile::InputFile(InputFile &&other) noexcept
     : fd(std::exchange(other.fd, -1)), bytes(other.bytes), device(other.device),
       inode(other.inode), name(std::move(other.name)) {}

@@ -102,6 +102,17 @@ private:
   std::string path;
 };
 
+/// What a file that is written changes.
+struct FileStamp {
+  uint64_t bytes = 0;
+  /// When it was written last, in nanoseconds since 1970.
+  int64_t modified = 0;
+
+  bool operator==(const FileStamp &other) const {
+    return bytes == other.bytes && modified == other.modified;
+  }
+};
+
 /// A regular file that is open for reading at any place, by several threads at
 /// once; closed on destruction.
 class InputFile {
@@ -126,6 +137,9 @@ public:
   /// Reads `size` bytes at `offset`. A file that ends before is an error naming
   /// both sizes.
   Status readAt(uint64_t offset, void *data, size_t size) const;
+
+  /// As it is now; if it was closed, of the file at its path.
+  Result<FileStamp> stamp() const;
 
   /// What is closed still knows its path and size; nothing may be read.
   void close();

@@ -24,6 +24,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.CtxSetCurrent, "cuCtxSetCurrent");
   library.find(driver.CtxSynchronize, "cuCtxSynchronize");
   library.find(driver.MemGetInfo, "cuMemGetInfo_v2");
+  library.find(driver.DeviceTotalMem, "cuDeviceTotalMem_v2");
   library.find(driver.MemAlloc, "cuMemAlloc_v2");
   library.find(driver.MemFree, "cuMemFree_v2");
   library.find(driver.MemHostAlloc, "cuMemHostAlloc");

@@ -66,6 +66,7 @@ struct Driver {
   int (*CtxSetCurrent)(Context context);
   int (*CtxSynchronize)();
   int (*MemGetInfo)(size_t *free, size_t *total);
+  int (*DeviceTotalMem)(size_t *bytes, Device device);
   int (*MemAlloc)(DevicePtr *address, size_t bytes);
   int (*MemFree)(DevicePtr address);
   int (*MemHostAlloc)(void **address, size_t bytes, unsigned flags);

@@ -100,6 +100,21 @@ Result<GPU::Target> GPU::findTarget(int number) {
   return Error{found->capability() + ", artefacts are for " + known};
 }
 
+Result<uint64_t> GPU::memory(int number) {
+  Result<const Driver *> opened = Driver::open();
+  if (!opened)
+    return opened.takeError();
+  Result<Description> found = describe(**opened, number);
+  if (!found)
+    return found.takeError();
+  size_t bytes = 0;
+  if (Status status = (*opened)->check(
+          (*opened)->DeviceTotalMem(&bytes, found->device), "cuDeviceTotalMem");
+      !status)
+    return Error{status.message()};
+  return uint64_t(bytes);
+}
+
 Status GPU::choose(int number, const std::vector<Target> &forms) {
   Result<Description> found = describe(*functions, number);
   if (!found)

@@ -33,6 +33,9 @@ public:
   /// it is older than all of them.
   static Result<Target> findTarget(int number);
 
+  /// Bytes of memory that GPU `number` has.
+  static Result<uint64_t> memory(int number);
+
   /// The first of the forms that it runs.
   const Target &target() const { return chosen; }
 

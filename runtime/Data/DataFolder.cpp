@@ -46,6 +46,8 @@ static std::vector<std::string> fileNames(const Manifest &manifest) {
         names.push_back(shard.file);
     if (fs::path(split->index.file).extension() == ".idx")
       names.push_back(split->index.file);
+    if (fs::path(split->marks.file).extension() == ".bits")
+      names.push_back(split->marks.file);
   }
   if (manifest.tokenizer.file == tokenizerName)
     names.push_back(tokenizerName);

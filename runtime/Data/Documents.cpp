@@ -22,7 +22,8 @@ Result<Documents> Documents::open(const std::vector<DocumentSource> &sources) {
     if (own.starts.empty() && own.endOfText < 0 && source.tokens > 0)
       return Error{"'" + source.name +
                    "' says neither where documents begin nor which token ends "
-                   "one, which data.isolate_documents needs"};
+                   "one, which data.isolate_documents and data.window: "
+                   "document need"};
     for (uint64_t &start : own.starts)
       start += source.begin;
     documents.sources.push_back(std::move(own));
@@ -66,6 +67,53 @@ Result<bool> Documents::hasTargets(const TokenStream &split) const {
       return true;
   }
   return false;
+}
+
+/// Where documents begin in begin .. end-1, ascending; the first one with
+/// `begin`.
+Result<std::vector<uint64_t>> Documents::findStarts(const TokenStream &stream,
+                                                    uint64_t begin,
+                                                    uint64_t end) const {
+  constexpr uint64_t most = 1 << 16;
+  std::vector<uint64_t> found;
+  std::vector<int32_t> tokens(size_t(most) + 1);
+  std::vector<char> begins;
+  bool isIndexed =
+      std::all_of(sources.begin(), sources.end(),
+                  [](const Source &source) { return !source.starts.empty(); });
+  for (uint64_t at = begin; at < end; at += most) {
+    uint64_t count = std::min(most, end - at);
+    // What ends the document before.
+    uint64_t first = std::max(at, begin + 1) - 1;
+    if (!isIndexed)
+      if (Status status = stream.read(first, at + count - first, tokens.data());
+          !status)
+        return Error{status.message()};
+    begins.assign(size_t(at + count - first), 0);
+    mark(first, tokens.data(), at + count - first, begins.data());
+    for (uint64_t i = at; i < at + count; ++i)
+      if (i == begin || begins[size_t(i - first)])
+        found.push_back(i);
+  }
+  return found;
+}
+
+Result<std::vector<uint64_t>> Documents::findWindows(const TokenStream &stream,
+                                                     uint64_t begin,
+                                                     uint64_t end,
+                                                     uint64_t length) const {
+  Result<std::vector<uint64_t>> starts = findStarts(stream, begin, end);
+  if (!starts)
+    return starts;
+  std::vector<uint64_t> windows;
+  for (uint64_t at = begin; at < end;) {
+    windows.push_back(at);
+    uint64_t next = at + length;
+    uint64_t cut =
+        *(std::upper_bound(starts->begin(), starts->end(), next) - 1);
+    at = next < end && cut > at ? cut : next;
+  }
+  return windows;
 }
 
 } // namespace nsa

@@ -18,6 +18,14 @@ public:
   /// an error that names it.
   static Result<Documents> open(const std::vector<DocumentSource> &sources);
 
+  /// The first tokens of windows of `length` tokens in begin .. end-1, each of
+  /// which begins at a document: the one that the window before does not hold
+  /// as a whole. What is longer than a window goes on in the next one. Where no
+  /// index says where documents begin, all tokens of `stream` are read.
+  Result<std::vector<uint64_t>> findWindows(const TokenStream &stream,
+                                            uint64_t begin, uint64_t end,
+                                            uint64_t length) const;
+
   /// Sets `begins[i]` where token `position + i` of the split begins a
   /// document. `tokens` are the `count` tokens from `position` on; what comes
   /// before the first one is not looked at.
@@ -28,6 +36,9 @@ public:
   Result<bool> hasTargets(const TokenStream &split) const;
 
 private:
+  Result<std::vector<uint64_t>> findStarts(const TokenStream &stream,
+                                           uint64_t begin, uint64_t end) const;
+
   struct Source {
     uint64_t begin, end;
     int64_t endOfText;

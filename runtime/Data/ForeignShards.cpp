@@ -22,6 +22,8 @@ struct ForeignFile {
   uint64_t tokens = 0;
   /// Where documents begin, if that is known.
   std::vector<uint64_t> documents;
+  /// What says so.
+  FileInfo index;
 
   Result<Shard> open() const {
     return isMegatron ? Shard::openRaw(path, width, tokens) : Shard::open(path);
@@ -87,6 +89,7 @@ static Result<ForeignFile> inspect(const std::string &path) {
     file.width = read->width;
     file.tokens = read->tokens;
     file.documents = std::move(read->documents);
+    file.index = {fs::path(index).filename().string(), read->hash};
   }
   Result<Shard> shard = file.open();
   if (!shard)
@@ -201,6 +204,9 @@ Result<Dataset> openForeignShards(const std::string &path, int64_t vocabSize) {
   data.directory = path;
   data.manifest.kind = files[0].isMegatron ? "megatron" : "llm.c";
   data.manifest.tool = data.manifest.kind;
+  for (const ForeignFile &file : files)
+    if (file.isMegatron)
+      data.indices.push_back(file.index);
   data.manifest.vocabSize = vocabSize > 0 ? vocabSize
                             : has32Bits   ? maxVocabulary
                                           : 65536;

@@ -13,12 +13,19 @@ namespace nsa {
 using Json = nlohmann::ordered_json;
 
 /// Since format 2 a manifest has a hash of its own; format 3 names files beside
-/// the shards, and is written where there are some.
-static constexpr int64_t plainFormat = 2, latestFormat = 3;
+/// the shards, format 4 marks of targets: each is written where there are some.
+static constexpr int64_t plainFormat = 2, filesFormat = 3, latestFormat = 4;
 static constexpr const char *ownHashKey = "xxh3";
 
 std::optional<double> Manifest::fact(const std::string &name) const {
   for (const auto &[key, value] : facts)
+    if (key == name)
+      return value;
+  return std::nullopt;
+}
+
+std::optional<uint64_t> Manifest::count(const std::string &name) const {
+  for (const auto &[key, value] : counts)
     if (key == name)
       return value;
   return std::nullopt;
@@ -49,6 +56,8 @@ static Json printSplit(const SplitInfo &split) {
                {"shards", shards}};
   if (!split.index.file.empty())
     json["index"] = printFile(split.index);
+  if (!split.marks.file.empty())
+    json["marks"] = printFile(split.marks);
   return json;
 }
 
@@ -58,7 +67,11 @@ static Json printContents(const Manifest &manifest) {
   bool isPlain = manifest.tokenizer.file.empty() &&
                  manifest.train.index.file.empty() &&
                  manifest.val.index.file.empty();
-  root["format"] = isPlain ? plainFormat : latestFormat;
+  bool hasMarks =
+      !manifest.train.marks.file.empty() || !manifest.val.marks.file.empty();
+  root["format"] = hasMarks  ? latestFormat
+                   : isPlain ? plainFormat
+                             : filesFormat;
   root["tool"] = manifest.tool;
   root["kind"] = manifest.kind;
   root["vocab_size"] = manifest.vocabSize;
@@ -143,6 +156,8 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
                              " tokens, its shards have " + std::to_string(sum));
   if (json.contains("index"))
     split.index = readFileInfo(json.at("index"));
+  if (json.contains("marks"))
+    split.marks = readFileInfo(json.at("marks"));
   return split;
 }
 
@@ -222,6 +237,31 @@ Result<std::string> readTokenizerText(const std::string &directory,
     return Error{"'" + path + "' has hash " + toHex(hashBytes(*text)) +
                  ", its manifest says " + toHex(manifest.tokenizer.hash)};
   return text;
+}
+
+std::optional<double> reachableEntropy(const Manifest &manifest, int64_t seqLen,
+                                       bool beginsAtDocuments, bool isIsolated,
+                                       bool isMarked) {
+  std::optional<double> entropy = manifest.fact("entropy");
+  if (manifest.kind == "markov" && entropy && !isMarked) {
+    double missing = 0;
+    for (int64_t known = 1; known <= seqLen; ++known) {
+      std::optional<double> more =
+          manifest.fact(entropyAfter + std::to_string(known));
+      if (!more)
+        break;
+      missing += *more - *entropy;
+    }
+    return *entropy + missing / double(seqLen);
+  }
+  std::optional<uint64_t> length = manifest.count(documentTokensKey);
+  if (!length || !beginsAtDocuments || uint64_t(seqLen) < *length)
+    return std::nullopt;
+  if (isMarked)
+    return manifest.fact("entropy_marked");
+  if (uint64_t(seqLen) % *length != 0)
+    return std::nullopt;
+  return isIsolated ? manifest.fact("entropy_isolated") : entropy;
 }
 
 } // namespace nsa

@@ -40,6 +40,8 @@ struct SplitInfo {
   std::vector<ShardInfo> shards;
   /// Where documents begin, see DocumentIndex.h.
   FileInfo index = {};
+  /// Which of its tokens are targets, see TargetMarks.h.
+  FileInfo marks = {};
 };
 
 struct Manifest {
@@ -91,6 +93,7 @@ struct Manifest {
 
   /// A known quantity by name.
   std::optional<double> fact(const std::string &name) const;
+  std::optional<uint64_t> count(const std::string &name) const;
 
   /// XXH3-64 over the shards of both splits: equal data, equal digest.
   uint64_t digest() const;
@@ -112,6 +115,18 @@ private:
 /// the manifest says; empty if there is none.
 Result<std::string> readTokenizerText(const std::string &directory,
                                       const Manifest &manifest);
+
+/// Names of facts and counts of synthetic sources.
+inline constexpr const char *entropyAfter = "entropy_after_";
+inline constexpr const char *documentTokensKey = "document_tokens";
+
+/// What the best model of a synthetic source loses for each target of windows
+/// of `seqLen` tokens. Nothing for other data, and where windows cut off what
+/// documents show: recall takes windows that begin at documents and hold them
+/// whole, for all targets as many as fill them.
+std::optional<double> reachableEntropy(const Manifest &manifest, int64_t seqLen,
+                                       bool beginsAtDocuments, bool isIsolated,
+                                       bool isMarked);
 
 } // namespace nsa
 

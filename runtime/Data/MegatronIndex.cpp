@@ -1,6 +1,7 @@
 //===- MegatronIndex.cpp - the .idx beside a Megatron .bin ----------------===//
 
 #include "runtime/Data/MegatronIndex.h"
+#include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
 
 #include <cstring>
@@ -38,7 +39,7 @@ static T valueAt(const char *bytes) {
   return value;
 }
 
-static Result<Header> readHeader(const InputFile &file) {
+static Result<Header> readHeader(const InputFile &file, StreamHash &hash) {
   std::string name = "'" + file.path() + "'";
   if (file.size() < headerBytes)
     return Error{name +
@@ -47,6 +48,7 @@ static Result<Header> readHeader(const InputFile &file) {
   char bytes[headerBytes];
   if (Status status = file.readAt(0, bytes, sizeof bytes); !status)
     return Error{status.message()};
+  hash.update(bytes, sizeof bytes);
   if (std::memcmp(bytes, magic, sizeof magic) != 0)
     return Error{name + " is no index of Megatron: it begins with " +
                  quote(std::string(bytes, 7)) + ", expected 'MMIDIDX'"};
@@ -78,7 +80,8 @@ static Result<Header> readHeader(const InputFile &file) {
   return header;
 }
 
-static Result<Lists> readLists(const InputFile &file, const Header &header) {
+static Result<Lists> readLists(const InputFile &file, const Header &header,
+                               StreamHash &hash) {
   Lists lists;
   lists.lengths.resize(size_t(header.sequences));
   lists.places.resize(size_t(header.sequences));
@@ -87,6 +90,7 @@ static Result<Lists> readLists(const InputFile &file, const Header &header) {
   auto read = [&](auto &list) {
     size_t size = list.size() * sizeof(list[0]);
     Status status = file.readAt(at, list.data(), size);
+    hash.update(list.data(), size);
     at += size;
     return status;
   };
@@ -104,14 +108,16 @@ Result<MegatronIndex> MegatronIndex::read(const std::string &path) {
   Result<InputFile> file = InputFile::open(path);
   if (!file)
     return file.takeError();
-  Result<Header> header = readHeader(*file);
+  StreamHash hash;
+  Result<Header> header = readHeader(*file, hash);
   if (!header)
     return header.takeError();
-  Result<Lists> lists = readLists(*file, *header);
+  Result<Lists> lists = readLists(*file, *header, hash);
   if (!lists)
     return lists.takeError();
   MegatronIndex index;
   index.width = header->width;
+  index.hash = hash.digest();
   std::vector<uint64_t> starts;
   for (size_t i = 0; i < lists->lengths.size(); ++i) {
     starts.push_back(index.tokens);

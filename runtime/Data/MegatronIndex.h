@@ -24,6 +24,8 @@ struct MegatronIndex {
   uint64_t tokens = 0;
   /// Position of the first token of each document that has some.
   std::vector<uint64_t> documents;
+  /// XXH3-64 of the file.
+  uint64_t hash = 0;
 
   /// Another magic, version or type (uint16 and int32 are read), a file that is
   /// truncated, and sequences that do not lie one after the other are errors.

@@ -58,7 +58,7 @@ static void append(SplitInfo &split, const SplitInfo &other) {
   split.shards.insert(split.shards.end(), other.shards.begin(),
                       other.shards.end());
   // Positions are those of one source.
-  split.index = {};
+  split.index = split.marks = {};
 }
 
 /// Puts the splits of a source behind those of the mixture.
@@ -85,6 +85,8 @@ static Status append(Dataset &mixture, Dataset source) {
       own.begin += stream->size();
       sources->push_back(std::move(own));
     }
+  mixture.indices.insert(mixture.indices.end(), source.indices.begin(),
+                         source.indices.end());
   append(all.train, next.train);
   append(all.val, next.val);
   if (Status status = mixture.train.append(std::move(source.train)); !status)
@@ -114,7 +116,9 @@ Result<Dataset> Dataset::openMixture(const std::vector<std::string> &paths,
       mixture->manifest.facts.clear();
       mixture->manifest.counts.clear();
       mixture->manifest.ownHash.reset();
-      mixture->manifest.train.index = mixture->manifest.val.index = {};
+      for (SplitInfo *split :
+           {&mixture->manifest.train, &mixture->manifest.val})
+        split->index = split->marks = {};
     } else if (Status status = append(*mixture, std::move(*source)); !status) {
       return Error{status.message()};
     }

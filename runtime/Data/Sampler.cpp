@@ -72,11 +72,12 @@ static void isolateDocuments(const std::vector<char> &begins,
   }
 }
 
-/// Splits seqLen + 1 tokens into inputs and targets. Behind those before `end`
-/// come those from `begin` on.
+/// Splits seqLen + 1 tokens into inputs and targets, of which the marked ones
+/// count. Behind those before `end` come those from `begin` on.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          uint64_t end, uint64_t begin, int64_t seqLen,
-                         const Documents *documents, const WindowRef &out) {
+                         const Documents *documents, const TargetMarks *marks,
+                         const WindowRef &out) {
   std::vector<int32_t> window(size_t(seqLen) + 1);
   uint64_t count = std::min<uint64_t>(window.size(), end - position);
   if (Status status = stream.read(position, count, window.data()); !status)
@@ -88,6 +89,10 @@ static Status readWindow(const TokenStream &stream, uint64_t position,
       return status;
   std::copy(window.begin(), window.end() - 1, out.tokens);
   std::copy(window.begin() + 1, window.end(), out.targets);
+  if (marks) {
+    marks->apply(position + 1, out.targets, count - 1);
+    marks->apply(begin, out.targets + count - 1, window.size() - count);
+  }
   if (!documents)
     return {};
   std::vector<char> begins(window.size());
@@ -189,6 +194,18 @@ double TrainSampler::epochs(uint64_t sample, size_t index) const {
   return double(sample) * share / double(source.windows);
 }
 
+Status TrainSampler::beginAt(const Documents &documents) {
+  for (Source &source : sources) {
+    Result<std::vector<uint64_t>> found = documents.findWindows(
+        *stream, source.begin, source.begin + source.tokens, uint64_t(seqLen));
+    if (!found)
+      return Error{found.message()};
+    source.starts = std::move(*found);
+    source.windows = source.starts.size();
+  }
+  return {};
+}
+
 uint64_t TrainSampler::position(uint64_t sample) const {
   return position(place(sample));
 }
@@ -198,6 +215,8 @@ uint64_t TrainSampler::position(const Place &place) const {
   const Source &source = sources[index];
   uint64_t round = number / source.windows, of = uint64_t(index) << 40;
   Permutation order(source.windows, seed, orderStream | of | round);
+  if (!source.starts.empty())
+    return source.starts[size_t(order(number % source.windows))];
   uint64_t phase =
       PhiloxStream(seed, phaseStream | of | round).below(source.tokens);
   return source.begin +
@@ -210,7 +229,7 @@ Status TrainSampler::read(uint64_t sample, int32_t *tokens, int32_t *targets,
   Place own = place(sample);
   const Source &source = sources[own.source];
   return readWindow(*stream, position(own), source.begin + source.tokens,
-                    source.begin, seqLen, starts ? borders : nullptr,
+                    source.begin, seqLen, starts ? borders : nullptr, marks,
                     {tokens, targets, starts});
 }
 
@@ -225,6 +244,18 @@ Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
   return result;
 }
 
+Status ValidationWindows::beginAt(const Documents &documents) {
+  Result<std::vector<uint64_t>> found =
+      documents.findWindows(*stream, 0, stream->size(), uint64_t(seqLen));
+  if (!found)
+    return Error{found.message()};
+  starts = std::move(*found);
+  while (starts.back() + uint64_t(seqLen) > stream->size())
+    starts.pop_back();
+  windows = starts.size();
+  return {};
+}
+
 std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
   count = std::min(count, windows);
   std::vector<uint64_t> chosen(count);
@@ -236,8 +267,8 @@ std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
 Status ValidationWindows::read(uint64_t window, int32_t *tokens,
                                int32_t *targets, int32_t *starts) const {
   assert(window < windows && "window outside the split");
-  return readWindow(*stream, window * uint64_t(seqLen), stream->size(), 0,
-                    seqLen, starts ? borders : nullptr,
+  return readWindow(*stream, position(window), stream->size(), 0, seqLen,
+                    starts ? borders : nullptr, marks,
                     {tokens, targets, starts});
 }
 

@@ -15,6 +15,7 @@
 #define NSA_RUNTIME_DATA_SAMPLER_H
 
 #include "runtime/Data/Documents.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <cstdint>
 #include <vector>
@@ -61,9 +62,17 @@ public:
   /// Position in the stream of the first token of a sample.
   uint64_t position(uint64_t sample) const;
 
+  /// From now on windows begin at documents, which Documents::findWindows
+  /// finds; an epoch visits each of them.
+  Status beginAt(const Documents &documents);
+
   /// From now on documents do not see each other. `documents`, of the stream,
   /// must outlive the sampler.
   void isolate(const Documents &documents) { borders = &documents; }
+
+  /// From now on targets that are not marked are -1. `chosen`, of the stream,
+  /// must outlive the sampler.
+  void countMarked(const TargetMarks &chosen) { marks = &chosen; }
 
   /// Writes seqLen tokens and the seqLen tokens that follow each of them. Where
   /// documents are isolated, -1 in place of one that begins a document, and for
@@ -78,6 +87,8 @@ private:
     uint64_t begin = 0, tokens = 0, windows = 0;
     /// Its samples in a block, and the first of them before they are permuted.
     uint64_t quota = 1, firstSlot = 0;
+    /// Where windows begin, if that is at documents.
+    std::vector<uint64_t> starts = {};
   };
   /// A sample as one of a source.
   struct Place {
@@ -96,9 +107,11 @@ private:
   uint64_t seed = 0;
   std::vector<Source> sources;
   const Documents *borders = nullptr;
+  const TargetMarks *marks = nullptr;
 };
 
-/// The fixed windows of a validation split: window i starts at token i * S.
+/// The fixed windows of a validation split: window i starts at token i * S, or
+/// at a document.
 class ValidationWindows {
 public:
   /// `stream` must outlive the object. Fewer than seqLen + 1 tokens are an
@@ -113,8 +126,18 @@ public:
   /// same at every call; all of them if there are fewer.
   std::vector<uint64_t> choose(uint64_t count) const;
 
+  /// The first token of a window.
+  uint64_t position(uint64_t window) const {
+    return starts.empty() ? window * uint64_t(seqLen) : starts[size_t(window)];
+  }
+
+  /// As those of a TrainSampler. A window that does not end in the split is
+  /// left out.
+  Status beginAt(const Documents &documents);
+
   /// As those of a TrainSampler.
   void isolate(const Documents &documents) { borders = &documents; }
+  void countMarked(const TargetMarks &chosen) { marks = &chosen; }
   Status read(uint64_t window, int32_t *tokens, int32_t *targets,
               int32_t *starts = nullptr) const;
 
@@ -122,7 +145,9 @@ private:
   const TokenStream *stream = nullptr;
   int64_t seqLen = 0;
   uint64_t windows = 0;
+  std::vector<uint64_t> starts;
   const Documents *borders = nullptr;
+  const TargetMarks *marks = nullptr;
 };
 
 } // namespace nsa

@@ -81,6 +81,9 @@ public:
   /// Bytes of the file, header included.
   uint64_t bytes() const { return file.size(); }
 
+  /// Of the file, as it is now.
+  Result<FileStamp> stamp() const { return file.stamp(); }
+
   /// Where its tokens are in the file.
   uint64_t firstByte() const { return begin; }
   uint64_t endByte() const { return begin + count * tokenBytes(); }

@@ -4,6 +4,7 @@
 #include "lib/Support/Philox.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,7 +65,7 @@ Result<MarkovChain> MarkovChain::create(int64_t order, int64_t vocab,
   return chain;
 }
 
-double MarkovChain::entropyRate() const {
+std::vector<double> MarkovChain::entropies() const {
   std::vector<double> now(contexts, 1.0 / double(contexts)), next(contexts);
   double change = 1;
   for (int iteration = 0; iteration < 10000 && change > 1e-12; ++iteration) {
@@ -77,13 +78,22 @@ double MarkovChain::entropyRate() const {
       change += std::fabs(next[c] - now[c]);
     now.swap(next);
   }
-  double rate = 0;
-  for (uint64_t c = 0; c < contexts; ++c)
-    for (uint64_t x = 0; x < vocab; ++x) {
-      double p = table[c * vocab + x];
-      rate -= now[c] * p * std::log(p);
+  std::vector<double> entropies;
+  for (uint64_t known = vocab; known <= contexts; known *= vocab) {
+    // The joint distribution of the last known tokens and the next one.
+    std::vector<double> joint(known * vocab), context(known);
+    for (uint64_t c = 0; c < contexts; ++c) {
+      context[c % known] += now[c];
+      for (uint64_t x = 0; x < vocab; ++x)
+        joint[c % known * vocab + x] += now[c] * table[c * vocab + x];
     }
-  return rate;
+    double nats = 0;
+    for (uint64_t i = 0; i < joint.size(); ++i)
+      if (joint[i] > 0)
+        nats -= joint[i] * std::log(joint[i] / context[i / vocab]);
+    entropies.push_back(nats);
+  }
+  return entropies;
 }
 
 std::vector<uint16_t> MarkovChain::sample(uint64_t count,
@@ -145,6 +155,12 @@ double RecallTask::lossWithRecall() const {
   return nats / double(documentTokens());
 }
 
+double RecallTask::lossBehindFirst() const {
+  // The first token is any of the keys.
+  double nats = lossWithRecall() * double(documentTokens());
+  return (nats - std::log(double(alphabet()))) / double(documentTokens() - 1);
+}
+
 double RecallTask::lossWithoutRecall() const {
   return lossWithRecall() + double(queries) * std::log(double(alphabet())) /
                                 double(documentTokens());
@@ -190,23 +206,31 @@ std::vector<uint16_t> RecallTask::document(uint64_t seed,
 // Writing
 //===----------------------------------------------------------------------===//
 
-static Result<SplitInfo> writeTokens(const SynthOptions &options,
-                                     const std::string &directory,
-                                     const std::string &split,
-                                     const std::vector<uint16_t> &tokens,
-                                     uint64_t documents) {
+static Result<SplitInfo>
+writeTokens(const SynthOptions &options, const std::string &directory,
+            const std::string &split, const std::vector<uint16_t> &tokens,
+            uint64_t documents, const std::vector<bool> &marks) {
   SplitWriter writer(directory, split, options.shardTokens);
   if (Status status = writer.append(tokens.data(), tokens.size()); !status)
     return Error{status.message()};
   Result<std::vector<ShardInfo>> shards = writer.finish();
   if (!shards)
     return shards.takeError();
-  return SplitInfo{tokens.size(), documents, std::move(*shards)};
+  SplitInfo info{tokens.size(), documents, std::move(*shards)};
+  if (marks.empty())
+    return info;
+  Result<FileInfo> file = writeTargetMarks(directory, split, marks);
+  if (!file)
+    return file.takeError();
+  info.marks = *file;
+  return info;
 }
 
 /// The two splits of a source and the documents in each.
 struct SynthTokens {
   std::vector<uint16_t> train, val;
+  /// Empty where none are marked.
+  std::vector<bool> trainMarks, valMarks;
   uint64_t trainDocuments = 1, valDocuments = 1;
 };
 
@@ -228,8 +252,12 @@ static Result<SynthTokens> drawMarkov(const SynthOptions &options,
   manifest.options.insert(manifest.options.end(),
                           {{"order", std::to_string(options.order)},
                            {"sharpness", shortest(options.sharpness)}});
-  manifest.facts = {{"entropy", chain->entropyRate()},
+  std::vector<double> entropies = chain->entropies();
+  manifest.facts = {{"entropy", entropies.back()},
                     {"source_val_loss", chain->loss(tokens.val)}};
+  for (size_t known = 1; known < entropies.size(); ++known)
+    manifest.facts.emplace_back(entropyAfter + std::to_string(known),
+                                entropies[known - 1]);
   return tokens;
 }
 
@@ -245,17 +273,25 @@ static Result<SynthTokens> drawRecall(const SynthOptions &options,
   tokens.trainDocuments = (options.tokens - valTokens) / length;
   for (uint64_t i = 0; i < tokens.trainDocuments + tokens.valDocuments; ++i) {
     std::vector<uint16_t> document = task.document(options.seed, i);
-    std::vector<uint16_t> &split =
-        i < tokens.trainDocuments ? tokens.train : tokens.val;
+    bool isTrain = i < tokens.trainDocuments;
+    std::vector<uint16_t> &split = isTrain ? tokens.train : tokens.val;
     split.insert(split.end(), document.begin(), document.end());
+    std::vector<bool> &marks = isTrain ? tokens.trainMarks : tokens.valMarks;
+    for (int64_t at = 0; at < task.documentTokens(); ++at)
+      marks.push_back(task.isAnswer(at));
   }
   manifest.endOfText = 0;
   manifest.options.insert(manifest.options.end(),
                           {{"pairs", std::to_string(options.pairs)},
                            {"distance", std::to_string(options.distance)},
                            {"queries", std::to_string(options.queries)}});
-  manifest.facts = {{"entropy", task.lossWithRecall()},
-                    {"entropy_without_recall", task.lossWithoutRecall()}};
+  manifest.facts = {
+      {"entropy", task.lossWithRecall()},
+      {"entropy_without_recall", task.lossWithoutRecall()},
+      {"entropy_isolated", task.lossBehindFirst()},
+      {"entropy_marked", 0},
+      {"entropy_marked_without_recall", std::log(double(task.alphabet()))}};
+  manifest.counts = {{documentTokensKey, length}};
   return tokens;
 }
 
@@ -292,12 +328,14 @@ Result<Manifest> synthesize(const SynthOptions &options) {
       DataFolder::open(options.output, options.overwrite);
   if (!folder)
     return folder.takeError();
-  Result<SplitInfo> train = writeTokens(options, folder->staging(), "train",
-                                        tokens->train, tokens->trainDocuments);
+  Result<SplitInfo> train =
+      writeTokens(options, folder->staging(), "train", tokens->train,
+                  tokens->trainDocuments, tokens->trainMarks);
   if (!train)
     return train.takeError();
-  Result<SplitInfo> val = writeTokens(options, folder->staging(), "val",
-                                      tokens->val, tokens->valDocuments);
+  Result<SplitInfo> val =
+      writeTokens(options, folder->staging(), "val", tokens->val,
+                  tokens->valDocuments, tokens->valMarks);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);

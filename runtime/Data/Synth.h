@@ -26,9 +26,11 @@ public:
   static Result<MarkovChain> create(int64_t order, int64_t vocab,
                                     double sharpness, uint64_t seed);
 
-  /// The entropy rate in nats per token: sum_c pi(c) H(row c), with pi the
-  /// stationary distribution of contexts to 1e-12.
-  double entropyRate() const;
+  /// The entropy in nats of a token after 1, 2, ..., k known ones. The last is
+  /// the entropy rate: sum_c pi(c) H(row c), with pi the stationary
+  /// distribution of contexts to 1e-12.
+  std::vector<double> entropies() const;
+  double entropyRate() const { return entropies().back(); }
 
   /// Draws `count` tokens of stream `stream`, after a burn-in.
   std::vector<uint16_t> sample(uint64_t count, uint64_t stream) const;
@@ -71,6 +73,16 @@ struct RecallTask {
   double lossWithRecall() const;
   double lossWithoutRecall() const;
 
+  /// With recall, of the tokens behind the first one of the document.
+  double lossBehindFirst() const;
+
+  /// Whether the token at a position of a document is a value that was shown
+  /// before.
+  bool isAnswer(int64_t position) const {
+    int64_t past = position - 2 * pairs - distance;
+    return past >= 0 && past < 2 * queries && past % 2 == 1;
+  }
+
   /// Document `index` of the seed.
   std::vector<uint16_t> document(uint64_t seed, uint64_t index) const;
 };
@@ -93,8 +105,10 @@ struct SynthOptions {
 };
 
 /// Writes shards and a manifest whose facts carry the known losses: `entropy`
-/// (markov: the rate; recall: with recall), `entropy_without_recall`, and
-/// `source_val_loss`, the loss of the true source on the validation split.
+/// (markov: the rate; recall: with recall), `entropy_after_N` of a token after
+/// fewer known ones than the order, `entropy_without_recall`, both of marked
+/// tokens alone, `entropy_isolated` of documents that do not see each other,
+/// and `source_val_loss`, the loss of the true source on the validation split.
 Result<Manifest> synthesize(const SynthOptions &options);
 
 } // namespace nsa

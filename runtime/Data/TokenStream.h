@@ -129,6 +129,8 @@ struct Dataset {
   std::vector<DataSource> sources;
   /// Of each source, in the order of their tokens.
   std::vector<DocumentSource> trainDocuments, valDocuments;
+  /// Indices of other projects, which no manifest names.
+  std::vector<FileInfo> indices;
 };
 
 } // namespace nsa

@@ -3,6 +3,7 @@
 #include "runtime/Data/Verifier.h"
 #include "lib/Support/Hash.h"
 #include "runtime/Data/DocumentIndex.h"
+#include "runtime/Data/TargetMarks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +29,13 @@ DataVerifier::DataVerifier(const Dataset &data)
       tasks.push_back({&stream->parts()[i], &split->shards[i]});
       allBytes += bytesOf(tasks.back()).second - bytesOf(tasks.back()).first;
     }
-  failedTask = tasks.size();
+  for (const auto *sources : {&data.trainDocuments, &data.valDocuments})
+    for (const DocumentSource &source : *sources)
+      for (const FileInfo &file : {source.info.index, source.info.marks})
+        if (!file.file.empty())
+          indices.push_back(file);
+  indices.insert(indices.end(), data.indices.begin(), data.indices.end());
+  failedTask = tasks.size() + indices.size();
 }
 
 void DataVerifier::start(int threads) {
@@ -77,29 +84,105 @@ std::pair<uint64_t, uint64_t> DataVerifier::bytesOf(const Task &task) {
                              : std::pair(shard.firstByte(), shard.endByte());
 }
 
-Status DataVerifier::check(const Task &task, std::vector<char> &buffer) {
+Result<DataFile> DataVerifier::check(const Task &task,
+                                     std::vector<char> &buffer) {
   const Shard &shard = *task.shard;
+  // Before the first byte: what is written from now on shows.
+  Result<FileStamp> stamp = shard.stamp();
+  if (!stamp)
+    return stamp.takeError();
   StreamHash hash;
   std::optional<Error> outside;
   auto [begin, end] = bytesOf(task);
   for (uint64_t at = begin; at < end && !stopped; at += buffer.size()) {
     size_t size = size_t(std::min<uint64_t>(buffer.size(), end - at));
     if (Status status = shard.readBytes(at, size, buffer.data()); !status)
-      return status;
-    if (task.info->isHashed)
-      hash.update(buffer.data(), size);
+      return Error{status.message()};
+    hash.update(buffer.data(), size);
     doneBytes += size;
     size_t header = at < shard.firstByte() ? size_t(shard.firstByte()) : 0;
     if (!outside)
       outside = findOutside(shard, at + header - shard.firstByte(),
                             buffer.data() + header, size - header, vocab);
   }
-  if (stopped)
-    return {};
   if (task.info->isHashed && hash.digest() != task.info->hash)
     return Error{"'" + shard.path() + "' has hash " + toHex(hash.digest()) +
                  ", its manifest says " + toHex(task.info->hash)};
-  return outside ? Status(*outside) : Status();
+  if (outside)
+    return *outside;
+  return DataFile{{task.info->file, hash.digest()}, *stamp};
+}
+
+/// Compares a file with the one that is expected in its place.
+Status DataVerifier::compare(size_t index, const DataFile &file) const {
+  if (expected.empty() || expected[index].hash == file.hash)
+    return {};
+  std::string path =
+      index < tasks.size() ? tasks[index].shard->path() : file.file;
+  return Error{"'" + path + "' has changed: its hash is " + toHex(file.hash) +
+               ", " + expectedOf + " is of one with " +
+               toHex(expected[index].hash) +
+               " (--allow-changed-data goes on with it)"};
+}
+
+void DataVerifier::fail(size_t index, const Status &status) {
+  if (status || index >= failedTask)
+    return;
+  failedTask = index;
+  failure = status.message();
+  // No later one may be taken.
+  next = tasks.size();
+}
+
+void DataVerifier::expect(const std::vector<DataFile> &known,
+                          const std::string &of) {
+  std::lock_guard<std::mutex> lock(mutex);
+  size_t count = tasks.size() + indices.size();
+  if (known.size() != count) {
+    fail(0, Error{of + " is of " + std::to_string(known.size()) +
+                  " files of data, this is of " + std::to_string(count) +
+                  " (--allow-changed-data goes on with them)"});
+    return;
+  }
+  expected = known;
+  expectedOf = of;
+  for (size_t i = 0; i < count; ++i)
+    if (i >= tasks.size())
+      fail(i, compare(i, {indices[i - tasks.size()], {}}));
+    else if (tasks[i].found)
+      fail(i, compare(i, *tasks[i].found));
+}
+
+std::vector<DataFile> DataVerifier::files() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<DataFile> all;
+  for (const Task &task : tasks)
+    if (task.found)
+      all.push_back(*task.found);
+  for (const FileInfo &index : indices)
+    all.push_back({index, {}});
+  return all;
+}
+
+Status DataVerifier::verifyAgain() {
+  std::vector<char> buffer;
+  for (Task &task : tasks) {
+    Result<FileStamp> stamp = task.shard->stamp();
+    if (!stamp)
+      return Error{stamp.message()};
+    if (!task.found || task.found->stamp == *stamp)
+      continue;
+    buffer.resize(chunkBytes);
+    Result<DataFile> again = check(task, buffer);
+    if (!again)
+      return Error{again.message()};
+    if (again->hash != task.found->hash)
+      return Error{"'" + task.shard->path() +
+                   "' has changed since it was verified: its hash was " +
+                   toHex(task.found->hash) + ", it is " + toHex(again->hash)};
+    task.found = *again;
+  }
+  return {};
 }
 
 void DataVerifier::work(size_t worker) {
@@ -107,14 +190,13 @@ void DataVerifier::work(size_t worker) {
   // Tasks begin in order: all before one that failed are done or in work.
   for (size_t index; !stopped && !(worker > 0 && background) &&
                      (index = next++) < tasks.size();) {
-    Status status = check(tasks[index], buffer);
+    Result<DataFile> found = check(tasks[index], buffer);
+    if (stopped)
+      break;
     std::lock_guard<std::mutex> lock(mutex);
-    if (!status && index < failedTask) {
-      failedTask = index;
-      failure = status.message();
-      // No later one may be taken.
-      next = tasks.size();
-    }
+    fail(index, found ? compare(index, *found) : Error{found.message()});
+    if (found)
+      tasks[index].found = *found;
   }
   std::lock_guard<std::mutex> lock(mutex);
   --working;
@@ -159,6 +241,10 @@ Status verifyShards(const Dataset &data) {
             readDocumentIndex(data.directory, *split);
         !index)
       return Error{index.message()};
+    else if (Result<std::vector<uint8_t>> marks =
+                 readTargetMarks(data.directory, *split);
+             !marks)
+      return Error{marks.message()};
   if (Result<std::string> tokenizer =
           readTokenizerText(data.directory, manifest);
       !tokenizer)

@@ -22,6 +22,12 @@
 
 namespace nsa {
 
+/// A file that a run reads, as it was when it was verified.
+struct DataFile : FileInfo {
+  /// Zero of an index, which is read once.
+  FileStamp stamp;
+};
+
 /// Hashes every shard of a data set, compares it with the manifest, and every
 /// token with the vocabulary. Threads of its own read the files that `data` has
 /// open.
@@ -53,6 +59,19 @@ public:
   /// Whether every shard was compared, or one was found that differs.
   bool isFinished() const;
 
+  /// Of the end: all files in order, with what was hashed of each. Of files of
+  /// other projects that is the tokens of a split.
+  std::vector<DataFile> files() const;
+
+  /// What the files are to be besides, in the same order, because a run has
+  /// gone so far with these: a difference is the status, now or when it is
+  /// found, with both hashes and `of`, such as "the checkpoint 'step-4'".
+  void expect(const std::vector<DataFile> &known, const std::string &of);
+
+  /// After the end: hashes the files again that were written since, and
+  /// compares.
+  Status verifyAgain();
+
   /// From now on one thread reads, beside training.
   void yieldToTraining() { background = true; }
 
@@ -64,6 +83,8 @@ private:
   struct Task {
     const Shard *shard;
     const ShardInfo *info;
+    /// Once it was hashed.
+    std::optional<DataFile> found = {};
   };
 
   /// What is read: the whole file, or the tokens where nobody has hashed it.
@@ -71,10 +92,13 @@ private:
 
   bool isDone() const { return hasBegun && working == 0; }
   void work(size_t worker);
-  Status check(const Task &task, std::vector<char> &buffer);
+  Result<DataFile> check(const Task &task, std::vector<char> &buffer);
+  Status compare(size_t index, const DataFile &file) const;
+  void fail(size_t index, const Status &status);
 
   int64_t vocab;
   std::vector<Task> tasks;
+  std::vector<FileInfo> indices;
   uint64_t allBytes = 0;
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> doneBytes{0};
@@ -87,6 +111,8 @@ private:
   /// The first task that failed, and how.
   size_t failedTask;
   std::optional<std::string> failure;
+  std::vector<DataFile> expected;
+  std::string expectedOf;
 
   std::vector<std::thread> workers;
 };

@@ -94,11 +94,25 @@ static Status checkParameters(const SafetensorsFile &saved, const Model &model,
   return {};
 }
 
+Result<InitialWeights> findInitialWeights(const std::string &from,
+                                          const RunConfig &config,
+                                          uint64_t tokenizerHash) {
+  Result<InitialWeights> weights = findWeights(from, config);
+  bool isKnown = weights && weights->tokenizerHash && tokenizerHash;
+  if (isKnown && weights->tokenizerHash != tokenizerHash)
+    return Error{"cannot begin with the weights of '" + weights->file +
+                 "': their tokens were made by the tokenizer " +
+                 toHex(weights->tokenizerHash) + ", those of the data by " +
+                 toHex(tokenizerHash)};
+  return weights;
+}
+
 Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
-                                          const RunConfig &config,
-                                          bool partial) {
-  Result<InitialWeights> located = findWeights(from, config);
+                                          const RunConfig &config, bool partial,
+                                          uint64_t tokenizerHash) {
+  Result<InitialWeights> located =
+      findInitialWeights(from, config, tokenizerHash);
   if (!located)
     return located;
   InitialWeights weights = std::move(*located);

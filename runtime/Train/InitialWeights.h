@@ -22,6 +22,13 @@ struct InitialWeights {
   std::vector<std::string> notes;
 };
 
+/// The file that `from` means, as loadInitialWeights takes it: verified where
+/// it has a hash, and of a checkpoint whose tokens were not made by another
+/// tokenizer than this one, where both are known (not 0).
+Result<InitialWeights> findInitialWeights(const std::string &from,
+                                          const RunConfig &config,
+                                          uint64_t tokenizerHash);
+
 /// Copies the parameters of `from`, a checkpoint, a run directory (its latest
 /// checkpoint) or a file of safetensors, into a model whose `init` has run:
 /// weights only, whatever length, precision and data they were trained with.
@@ -31,8 +38,8 @@ struct InitialWeights {
 /// finite, and a checkpoint whose weights do not have the hash it says.
 Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
-                                          const RunConfig &config,
-                                          bool partial);
+                                          const RunConfig &config, bool partial,
+                                          uint64_t tokenizerHash = 0);
 
 } // namespace nsa
 

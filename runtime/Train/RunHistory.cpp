@@ -99,6 +99,14 @@ void writeHistory(const RunHistory &history, Json &state) {
   if (!history.initFrom.empty())
     state["init_from"] =
         Json{{"path", history.initFrom}, {"xxh3", toHex(history.initHash)}};
+  for (const DataFile &file : history.files) {
+    Json entry = {{"file", file.file}, {"xxh3", toHex(file.hash)}};
+    if (file.stamp.bytes > 0) {
+      entry["bytes"] = file.stamp.bytes;
+      entry["modified"] = file.stamp.modified;
+    }
+    state["data_files"].push_back(std::move(entry));
+  }
 }
 
 RunHistory readHistory(const Json &state) {
@@ -118,6 +126,16 @@ RunHistory readHistory(const Json &state) {
     history.initFrom = state.at("init_from").at("path").get<std::string>();
     history.initHash = readHash(state.at("init_from").at("xxh3"));
   }
+  if (state.contains("data_files"))
+    for (const Json &entry : state.at("data_files")) {
+      DataFile file;
+      file.file = entry.at("file").get<std::string>();
+      file.hash = readHash(entry.at("xxh3"));
+      if (entry.contains("bytes"))
+        file.stamp = {readUnsigned(entry.at("bytes")),
+                      readInteger(entry.at("modified"))};
+      history.files.push_back(std::move(file));
+    }
   return history;
 }
 

@@ -2,14 +2,15 @@
 //
 // A run may go on with another batch size or other data where that is allowed
 // by name, and may begin with weights of another one. Its checkpoints say when
-// and what: in the members `batches`, `data` and `init_from` of state.json.
+// and what: in the members `batches`, `data`, `init_from` and `data_files` of
+// state.json.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_RUNTIME_TRAIN_RUNHISTORY_H
 #define NSA_RUNTIME_TRAIN_RUNHISTORY_H
 
-#include "nsa/Support/Result.h"
+#include "runtime/Data/Verifier.h"
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -45,6 +46,9 @@ struct RunHistory {
   /// were drawn from the seed.
   std::string initFrom;
   uint64_t initHash = 0;
+  /// The files of the data, as they were verified last. Empty in checkpoints of
+  /// before that was kept.
+  std::vector<DataFile> files;
 
   /// The steps after `step`, at which `samples` were consumed, have this batch
   /// size, or take these data.

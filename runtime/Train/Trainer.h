@@ -39,6 +39,8 @@ struct TrainOptions {
   /// A run directory to go on in: from its latest checkpoint, or from step 0 if
   /// there is none yet. Not together with `resume`.
   std::string restart;
+  /// What the search for these has given, where it was made before.
+  std::optional<FoundCheckpoint> found;
   /// A checkpoint, run or file whose weights a new run begins with; empty draws
   /// them from the seed. Not together with `resume`.
   std::string initFrom;
@@ -116,22 +118,22 @@ public:
 private:
   // Before the first step.
   Status prepare();
-  Status isolateDocuments();
   Status checkTargets() const;
   Status checkTargets(const std::vector<uint64_t> &chosen) const;
+  Status openDocuments();
+  Status openMarks();
   Status openText();
   Status checkSamples();
   Status checkSameRun();
   Status openRun();
   struct RunChoice;
   Result<RunChoice> chooseRun();
-  Status checkFinished(RunChoice &choice) const;
+  Result<FoundCheckpoint> findStart();
   Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
   Status loadInitial();
   Result<bool> isOfThisRun(const std::string &folder,
                            const TrainState &saved) const;
-  Status checkResumable(const Checkpoint &checkpoint) const;
   Status takeOver(const Checkpoint &checkpoint);
   Status resumeFrom(const std::string &folder,
                     const std::optional<Checkpoint> &opened);
@@ -170,12 +172,17 @@ private:
   DataHealth ownDataHealth() const;
   Status waitAtStart(DataVerifier &verifier) const;
   Result<bool> awaitVerified();
+  Status checkUnchanged();
+  Status expectFiles(const Checkpoint &checkpoint);
   TrainEnd reportUnverified();
   Error damagedData(const std::string &found) const;
   Result<TrainEnd> endOnData();
   Error saveUnreadable(const std::string &found);
 
   // Around steps.
+  /// How long a rank that is at work may take for a checkpoint: file systems
+  /// can be slower than any step.
+  static constexpr Milliseconds mostToSave{30 * 60 * 1000};
   void checkSpace();
   bool isSaveDueByTime() const;
   struct SaveOutcome;
@@ -258,6 +265,8 @@ private:
   std::optional<TrainSampler> sampler;
   /// Of both splits, where documents do not see each other.
   Documents trainDocuments, valDocuments;
+  /// The same of targets, where only the marked ones count.
+  TargetMarks trainMarks, valMarks;
   StepSamples samples;
   /// After the last step: of this rank, and of all ranks the worst.
   DataHealth ownHealth, dataHealth;

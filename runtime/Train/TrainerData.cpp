@@ -61,8 +61,10 @@ Trainer::DataHealth Trainer::ownDataHealth() const {
 
 /// The end of a run whose data is not what its manifest says.
 Error Trainer::damagedData(const std::string &found) const {
-  return Error{found + "; the steps from " + std::to_string(firstStep + 1) +
-               " to " + std::to_string(state.step) +
+  // Those that are saved were made before.
+  int64_t from = std::max(firstStep, savedStep) + 1;
+  return Error{found + "; the steps from " + std::to_string(from) + " to " +
+               std::to_string(state.step) +
                " may have read it and are not saved; the newest checkpoint "
                "from before them: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint)};
@@ -125,6 +127,37 @@ Result<bool> Trainer::awaitVerified() {
                                    ": " + worst->substr(1));
     }
   }
+}
+
+/// That no file was written since it was verified: the first rank of each
+/// machine looks. What cannot be read any more has ended the run already.
+Status Trainer::checkUnchanged() {
+  if (!options.verifier || dataHealth.failure != DataHealth::None)
+    return {};
+  Status own;
+  if (ranks.localRank() == 0)
+    own = options.verifier->verifyAgain();
+  Status status = ranks.synchronizeStatus(
+      "the data of checkpoint " + std::to_string(state.step) + " is unchanged",
+      own, mostToSave);
+  if (!status)
+    return damagedData(status.message());
+  state.history.files = options.verifier->files();
+  return {};
+}
+
+/// The files are to be those that a checkpoint was made of.
+Status Trainer::expectFiles(const Checkpoint &checkpoint) {
+  if (!options.verifier || options.allowChangedData)
+    return {};
+  const std::vector<DataFile> &files = checkpoint.state.history.files;
+  if (!files.empty())
+    options.verifier->expect(files, "the checkpoint '" + checkpoint.path + "'");
+  else if (ranks.isFirst())
+    warn("'" + checkpoint.path +
+         "' has no hashes of the files of its data, as older versions saved "
+         "none: what its digest does not cover could not be compared");
+  return options.verifier->status();
 }
 
 /// Ends the run without a checkpoint of steps whose data was not verified.

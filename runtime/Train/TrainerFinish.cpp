@@ -217,11 +217,19 @@ void Trainer::printSummary(TrainEnd end) {
     return;
   if (!final->ngramNote.empty())
     console.line(final->ngramNote);
-  if (std::optional<double> entropy = data.manifest.fact("entropy")) {
+  if (std::optional<double> entropy = reachableEntropy(
+          data.manifest, plan.seqLen, config.data.window == "document",
+          config.data.isolateDocuments, config.data.targets == "marked")) {
     std::snprintf(text, sizeof text,
                   "source entropy %.4f nats/token, the model is %.4f above",
                   *entropy, final->loss - *entropy);
     console.line(text);
+  } else if (data.manifest.fact("entropy")) {
+    console.line("the source's entropy is that of whole documents, which "
+                 "windows of " +
+                 std::to_string(plan.seqLen) +
+                 " tokens do not show (data.window: document, and a multiple "
+                 "of their length)");
   }
   std::snprintf(text, sizeof text, "validation loss %.4f %s", final->loss,
                 data.manifest.lossUnit());

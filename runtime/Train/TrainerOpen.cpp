@@ -4,6 +4,7 @@
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/Environment.h"
+#include "runtime/Train/Preflight.h"
 #include "runtime/Train/SampleText.h"
 #include "runtime/Train/Trainer.h"
 
@@ -16,14 +17,10 @@ namespace nsa {
 
 Status Trainer::openText() {
   Result<std::optional<Tokenizer>> found =
-      openTokenizer(data, config.data.tokenizer);
+      checkVocabulary(data, config.data.tokenizer, binding.vocab);
   if (!found)
     return found.takeError();
   tokenizer = std::move(*found);
-  if (tokenizer && tokenizer->size() > binding.vocab)
-    return Error{
-        "the tokenizer of the data has " + std::to_string(tokenizer->size()) +
-        " tokens, the model a vocabulary of " + std::to_string(binding.vocab)};
   if (tokenizer)
     state.tokenizerHash = tokenizer->hash();
   state.endOfText = data.manifest.endOfText;
@@ -57,10 +54,6 @@ Status Trainer::prepare() {
   if (!planned)
     return planned.takeError();
   plan = *planned;
-  if (data.manifest.vocabSize > binding.vocab)
-    return Error{"the data has a vocabulary of " +
-                 std::to_string(data.manifest.vocabSize) +
-                 " tokens, the model one of " + std::to_string(binding.vocab)};
   if (Status status = openText(); !status)
     return status;
   // Checkpoints say it: that they cannot must not come out after hours.
@@ -82,7 +75,11 @@ Status Trainer::prepare() {
   if (!held)
     return held.takeError();
   windows = *held;
-  if (Status status = isolateDocuments(); !status)
+  if (Status status = openDocuments(); !status)
+    return status;
+  if (Status status = openMarks(); !status)
+    return status;
+  if (Status status = checkTargets(); !status)
     return status;
   samples.start(*sampler, plan, ranks.rank(), binding.starts != nullptr);
   if (Status status = verifyAtStart(); !status)
@@ -125,14 +122,15 @@ Status Trainer::planMeasures() {
 }
 
 /// Where the artefact takes the starts of documents, so must the configuration.
-Status Trainer::isolateDocuments() {
+Status Trainer::openDocuments() {
   bool isIsolated = binding.starts != nullptr;
   if (isIsolated != config.data.isolateDocuments)
     return Error{std::string("data.isolate_documents is ") +
                  (isIsolated ? "false" : "true") +
                  ", the artefact was compiled from a model with " +
                  (isIsolated ? "true" : "false")};
-  if (!isIsolated)
+  bool beginsAtThem = config.data.window == "document";
+  if (!isIsolated && !beginsAtThem)
     return {};
   Result<Documents> train = Documents::open(data.trainDocuments);
   if (!train)
@@ -142,20 +140,49 @@ Status Trainer::isolateDocuments() {
     return val.takeError();
   trainDocuments = std::move(*train);
   valDocuments = std::move(*val);
-  sampler->isolate(trainDocuments);
-  windows->isolate(valDocuments);
-  return checkTargets();
+  if (isIsolated) {
+    sampler->isolate(trainDocuments);
+    windows->isolate(valDocuments);
+  }
+  if (!beginsAtThem)
+    return {};
+  if (Status status = sampler->beginAt(trainDocuments); !status)
+    return status;
+  return windows->beginAt(valDocuments);
 }
 
-/// A first token of a document is no target. Losses of splits that have no
-/// other tokens would be means of nothing.
+Status Trainer::openMarks() {
+  if (config.data.targets != "marked")
+    return {};
+  Result<TargetMarks> train = TargetMarks::open(data.trainDocuments);
+  if (!train)
+    return train.takeError();
+  Result<TargetMarks> val = TargetMarks::open(data.valDocuments);
+  if (!val)
+    return val.takeError();
+  trainMarks = std::move(*train);
+  valMarks = std::move(*val);
+  sampler->countMarked(trainMarks);
+  windows->countMarked(valMarks);
+  return {};
+}
+
+/// Losses of splits whose tokens are all ignored would be means of nothing.
 Status Trainer::checkTargets() const {
-  Result<bool> trained = trainDocuments.hasTargets(data.train);
+  bool isMarked = config.data.targets == "marked";
+  if (!config.data.isolateDocuments && !isMarked)
+    return {};
+  std::string all = std::to_string(data.train.size());
+  if (isMarked && !trainMarks.isAnySet())
+    return Error{"the training split has no target: none of its " + all +
+                 " tokens is marked, and data.targets is marked"};
+  Result<bool> trained = config.data.isolateDocuments
+                             ? trainDocuments.hasTargets(data.train)
+                             : Result<bool>(true);
   if (!trained)
     return trained.takeError();
   if (!*trained)
-    return Error{"the training split has no target: each of its " +
-                 std::to_string(data.train.size()) +
+    return Error{"the training split has no target: each of its " + all +
                  " tokens is the first of its document, and "
                  "data.isolate_documents is true"};
   if (config.train.evalEvery > 0)
@@ -180,8 +207,11 @@ Status Trainer::checkTargets(const std::vector<uint64_t> &chosen) const {
   return Error{"the validation split has no target in the " +
                std::to_string(chosen.size()) + " windows of " +
                std::to_string(plan.seqLen) +
-               " tokens that are evaluated: each token is the first of its "
-               "document, and data.isolate_documents is true"};
+               " tokens that are evaluated: each token is " +
+               (config.data.targets == "marked"
+                    ? "without a mark, and data.targets is marked"
+                    : "the first of its document, and data.isolate_documents "
+                      "is true")};
 }
 
 /// What the first rank decides for all.
@@ -196,71 +226,55 @@ struct Trainer::RunChoice {
   std::string finished;
 };
 
-/// Nothing is wrong with a finished run where it was not asked for by name.
-Status Trainer::checkFinished(RunChoice &choice) const {
-  std::string run = runOf(choice.checkpoint);
-  bool named = options.restart.empty() && options.resume != "auto";
-  if (named || !hasResult(run))
-    return {};
-  Result<TrainState> saved = readTrainState(choice.checkpoint);
-  if (!saved)
-    return saved.takeError();
-  if (saved->step >= config.train.steps)
-    choice.finished = "the run '" + run + "' is finished at step " +
-                      std::to_string(saved->step) + ", train.steps is " +
-                      std::to_string(config.train.steps) +
-                      ": nothing is left to do";
-  return {};
+/// The checkpoint to go on from; no path if a new run begins.
+Result<FoundCheckpoint> Trainer::findStart() {
+  if (options.found)
+    return *options.found;
+  std::string from = options.resume;
+  if (!options.restart.empty()) {
+    Result<bool> saved = hasCheckpoint(options.restart);
+    if (!saved)
+      return saved.takeError();
+    from = *saved ? options.restart : "";
+  }
+  if (from.empty())
+    return FoundCheckpoint();
+  return findResume(from, config,
+                    [&](const std::string &folder, const TrainState &saved) {
+                      return isOfThisRun(folder, saved);
+                    });
 }
 
 Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
-  std::string from = options.resume;
-  if (from == "auto") {
-    Result<FoundCheckpoint> found = findNewestCheckpoint(
-        config.train.outDir,
-        [&](const std::string &folder, const TrainState &saved) {
-          return isOfThisRun(folder, saved);
-        },
-        config.train.keepCheckpoints);
-    if (!found)
-      return found.takeError();
-    from = found->path;
-    choice.opened = std::move(found->opened);
-    for (const std::string &text : found->warnings)
-      warn(text);
-    if (from.empty())
-      notes.push_back("resume auto: no checkpoint of these parameters and data "
-                      "below '" +
-                      config.train.outDir + "' (" +
-                      std::to_string(found->others) +
-                      " of others), starting at step 0");
-  }
-  if (!options.restart.empty()) {
-    choice.directory = options.restart;
-    Result<bool> saved = hasCheckpoint(options.restart);
-    if (!saved)
-      return saved.takeError();
-    if (!*saved)
-      return choice;
-    from = options.restart;
-  }
-  if (!from.empty()) {
-    Result<FoundCheckpoint> found =
-        findCheckpoint(from, config.train.keepCheckpoints);
-    if (!found)
-      return found.takeError();
-    for (const std::string &text : found->warnings)
-      warn(text);
+  Result<FoundCheckpoint> found = findStart();
+  if (!found)
+    return found.takeError();
+  for (const std::string &text : found->warnings)
+    warn(text);
+  choice.opened = std::move(found->opened);
+  choice.checkpoint = found->path;
+  choice.directory = options.restart;
+  bool isNamed = options.restart.empty() && options.resume != "auto";
+  if (!found->path.empty()) {
     if (Status status = checkInRun(found->path); !status)
       return Error{status.message()};
-    choice.checkpoint = found->path;
-    if (found->opened)
-      choice.opened = std::move(found->opened);
-    if (Status status = checkFinished(choice); !status)
-      return Error{status.message()};
+    Result<TrainState> saved = readTrainState(found->path);
+    if (!saved)
+      return saved.takeError();
+    // Nothing is wrong with a finished run that was not asked for by name.
+    if (!isNamed)
+      choice.finished = describeFinished(found->path, *saved, config);
     return choice;
   }
+  if (!options.restart.empty())
+    return choice;
+  if (!isNamed)
+    notes.push_back("resume auto: no checkpoint of these parameters and data "
+                    "below '" +
+                    config.train.outDir + "' (" +
+                    std::to_string(found->others) +
+                    " of others), starting at step 0");
   std::string label = std::filesystem::path(options.configPath).stem();
   Result<RunDirectory> created =
       RunDirectory::create(config.train.outDir, options.runName, label);

@@ -3,6 +3,7 @@
 #include "lib/Support/Hash.h"
 #include "runtime/Train/InitialWeights.h"
 #include "runtime/Train/NamedTensors.h"
+#include "runtime/Train/Preflight.h"
 #include "runtime/Train/Trainer.h"
 
 namespace nsa {
@@ -22,15 +23,10 @@ Status Trainer::loadInitial() {
       status = Error{saved.message()};
   }
   if (status && !goesOn) {
-    Result<InitialWeights> weights = loadInitialWeights(
-        options.initFrom, model, config, options.initPartial);
-    bool isKnown = weights && weights->tokenizerHash && state.tokenizerHash;
-    if (isKnown && weights->tokenizerHash != state.tokenizerHash) {
-      status = Error{"cannot begin with the weights of '" + weights->file +
-                     "': their tokens were made by the tokenizer " +
-                     toHex(weights->tokenizerHash) + ", those of the data by " +
-                     toHex(state.tokenizerHash)};
-    } else if (weights) {
+    Result<InitialWeights> weights =
+        loadInitialWeights(options.initFrom, model, config, options.initPartial,
+                           state.tokenizerHash);
+    if (weights) {
       state.history.initFrom = weights->file;
       state.history.initHash = weights->hash;
       notes.insert(notes.end(), weights->notes.begin(), weights->notes.end());
@@ -58,29 +54,6 @@ Result<bool> Trainer::isOfThisRun(const std::string &folder,
   if (!isSame || !*isSame)
     return isSame;
   return hasParametersOf(folder, model);
-}
-
-/// Whether this run may go on from a checkpoint of the same parameters.
-Status Trainer::checkResumable(const Checkpoint &checkpoint) const {
-  const TrainState &saved = checkpoint.state;
-  if (saved.dataDigest != state.dataDigest && !options.allowChangedData)
-    return Error{"cannot resume from '" + checkpoint.path +
-                 "': it belongs to data " + toHex(saved.dataDigest) +
-                 ", this is " + toHex(state.dataDigest) +
-                 " (--allow-changed-data goes on with other data)"};
-  if (saved.tokenizerHash != state.tokenizerHash)
-    return Error{"cannot resume from '" + checkpoint.path +
-                 "': its tokens were made by the tokenizer " +
-                 toHex(saved.tokenizerHash) + ", those of the data by " +
-                 toHex(state.tokenizerHash)};
-  // At the last step there is a result to make, if it is not there.
-  if (saved.step > config.train.steps ||
-      (saved.step == config.train.steps && ranks.isFirst() &&
-       hasResult(runOf(checkpoint.path))))
-    return Error{"nothing to resume: '" + checkpoint.path + "' is at step " +
-                 std::to_string(saved.step) + ", train.steps is " +
-                 std::to_string(config.train.steps)};
-  return {};
 }
 
 /// Takes over tensors and state, and notes what is not as it was.
@@ -127,13 +100,13 @@ Status Trainer::resumeFrom(const std::string &folder,
       opened ? Result<Checkpoint>(*opened) : Checkpoint::open(folder);
   if (!checkpoint)
     return checkpoint.takeError();
-  Result<std::vector<std::string>> changes = compareForResume(
-      checkpoint->config,
-      withStage(config, findStage(config, checkpoint->state.step)),
-      options.allowChangedBatch);
+  Result<std::vector<std::string>> changes = checkResumable(
+      *checkpoint,
+      {config, state.dataDigest, state.tokenizerHash, options.allowChangedBatch,
+       options.allowChangedData, ranks.isFirst()});
   if (!changes)
     return changes.takeError();
-  if (Status status = checkResumable(*checkpoint); !status)
+  if (Status status = expectFiles(*checkpoint); !status)
     return status;
   notes.push_back("resuming from " + folder + " at step " +
                   std::to_string(checkpoint->state.step));

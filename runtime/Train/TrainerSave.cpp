@@ -9,10 +9,6 @@
 
 namespace nsa {
 
-/// How long a rank that is at work may take for a checkpoint: file systems can
-/// be slower than any step.
-static constexpr Milliseconds mostToSave{30 * 60 * 1000};
-
 /// Whether a save is due by the clock, which is asked on the first rank alone.
 bool Trainer::isSaveDueByTime() const {
   double seconds = config.train.saveMinutes * 60;
@@ -173,6 +169,8 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
     return isVerified.takeError();
   if (!*isVerified)
     return std::optional<TrainEnd>(reportUnverified());
+  if (Status status = checkUnchanged(); !status)
+    return Error{status.message()};
   if (!isLast && config.train.saveAsync) {
     end = startSave();
     saveSeconds += steadyClock() - begin;

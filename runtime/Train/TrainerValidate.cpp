@@ -168,6 +168,8 @@ Trainer::evaluateAtEarlierLength(const std::vector<uint64_t> &chosen,
 /// Evaluates the first tokens of those windows that the next stage begins with,
 /// by which the two can be compared.
 Status Trainer::evaluateBeforeSwitch() {
+  if (config.data.window == "document")
+    return {};
   RunConfig next = withStage(config, options.stage + 1);
   int64_t length = next.train.seqLen;
   if (length % plan.seqLen != 0) {
@@ -205,7 +207,7 @@ Status Trainer::evaluateBeforeSwitch() {
 
 /// The same tokens with the program of this stage, before its first step.
 Status Trainer::evaluateAfterSwitch() {
-  if (options.stage == 0 ||
+  if (options.stage == 0 || config.data.window == "document" ||
       state.step != getLastStep(config, options.stage - 1) ||
       plan.seqLen % earlierLength() != 0)
     return {};
@@ -261,9 +263,9 @@ Status Trainer::finalEvaluation() {
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
-  // The n-gram models know nothing of weights, nor of documents.
+  // The n-gram models know nothing of weights, documents and marks.
   if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty() ||
-      config.data.isolateDocuments)
+      config.data.isolateDocuments || config.data.targets == "marked")
     return {};
   console.busy("fitting the n-gram baseline");
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
@@ -276,7 +278,7 @@ Status Trainer::finalEvaluation() {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   ranges.reserve(chosen.size());
   for (uint64_t window : chosen)
-    ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
+    ranges.emplace_back(windows->position(window), plan.seqLen);
   Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
   if (!loss)
     return loss.takeError();

@@ -18,6 +18,7 @@ import time
 import traceback
 
 import artefacts
+import changes
 import checkpoints
 import commands
 import datasets
@@ -26,13 +27,14 @@ import poison
 import ranks
 import signals
 import sources
+import starts
 import strangers
 import writes
 from lab import ROOT, Crashed, Lab, Silent, Wrong
 
 ROWS = [kills.Kills(), writes.Writes(), artefacts.Artefacts(), checkpoints.Checkpoints(), datasets.Shards(),
-        datasets.Manifests(), sources.Sources(), commands.Commands(), poison.Poison(), ranks.Ranks(), strangers.Strangers(),
-        signals.Signals()]
+        datasets.Manifests(), sources.Sources(), changes.Changes(), starts.Starts(), commands.Commands(), poison.Poison(),
+        ranks.Ranks(), strangers.Strangers(), signals.Signals()]
 COLUMNS = ["row", "made", "as they should", "silent", "by signal", "otherwise wrong"]
 
 

@@ -11,7 +11,7 @@ CASES = 4
 # What the tools do, the columns in which that must be counted.
 LIES = {"silently": ("silent",), "signal": ("crashed",), "mute": ("wrong",)}
 # Rows whose cases meet liars under all three names.
-REFUSALS = ("artefacts", "checkpoints", "shards", "manifests", "sources", "commands")
+REFUSALS = ("artefacts", "checkpoints", "shards", "manifests", "sources", "changes", "starts", "commands")
 
 
 def liars(lab):

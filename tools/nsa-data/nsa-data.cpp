@@ -73,6 +73,11 @@ static int runSynth(const SynthOptions &options) {
     return fail(manifest.message());
   for (const auto &[key, value] : manifest->facts)
     std::printf("%s: %.6f nats/token\n", key.c_str(), value);
+  if (std::optional<uint64_t> length = manifest->count(documentTokensKey))
+    std::printf("windows of a multiple of %" PRIu64
+                " tokens that begin at documents (data.window: document) reach "
+                "this entropy\n",
+                *length);
   printSplit("train", manifest->train);
   printSplit("val", manifest->val);
   std::printf("wrote %s/%s\n", options.output.c_str(), manifestName);

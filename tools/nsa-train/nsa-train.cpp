@@ -13,6 +13,8 @@
 #include "runtime/Distributed/Token.h"
 #include "runtime/Train/Agreement.h"
 #include "runtime/Train/CompileConfig.h"
+#include "runtime/Train/InitialWeights.h"
+#include "runtime/Train/Preflight.h"
 #include "runtime/Train/SampleText.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
@@ -269,9 +271,10 @@ static Result<Artifact> openArtifact(const CommandLine &line,
   return artifact;
 }
 
-/// Compiles the configuration, or finds what was compiled before.
-static Status compileModel(CommandLine &line, const RunConfig &config,
-                           Ranks &ranks) {
+/// Compiles a stage of the configuration, which has its values, or finds what
+/// was compiled before.
+static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
+                                     size_t stage, Ranks &ranks) {
   CompileRequest request;
   request.config = line.config;
   request.overrides = line.overrides();
@@ -279,7 +282,7 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   int64_t context = getSampleContext(config.train);
   request.options.push_back(
       context > 0 ? "sample-context=" + std::to_string(context) : "no-forward");
-  request.stage = line.train.stage;
+  request.stage = stage;
   request.gpu = gpuOf(line, ranks);
   auto say = [](const std::string &text) {
     std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
@@ -287,18 +290,21 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   Result<std::string> path =
       compileForRanks(request, config, readVariable, say, ranks);
   if (!path)
-    return Error{path.message()};
+    return path.takeError();
   line.artefact = *path;
-  return {};
+  Result<Artifact> artifact = openArtifact(line, config);
+  if (!artifact)
+    return artifact;
+  if (Status status = checkPlan(*artifact, request.gpu, ranks.localSize());
+      !status)
+    return Error{status.message()};
+  return artifact;
 }
 
 static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
                                   const Artifact &artifact, const Dataset &data,
                                   Ranks &ranks) {
-  // It reads while the program is loaded.
-  DataVerifier verifier(data);
-  verifier.start(verifierThreads(ranks.localSize()));
-  line.train.verifier = &verifier;
+  line.artefact = artifact.name();
   RuntimeOptions runtime;
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);
@@ -352,6 +358,7 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
     // The next stage goes on with this run.
     line.train.resume = trainer.runDirectory();
     line.train.restart.clear();
+    line.train.found.reset();
     line.train.runName.clear();
     line.train.initFrom.clear();
     if (line.train.stopAfter > 0)
@@ -360,26 +367,34 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   return *end;
 }
 
-/// `artifact` is there unless the ranks have to compile it.
-static Result<TrainEnd> runRank(CommandLine &line, const RunConfig &config,
-                                std::optional<Artifact> artifact,
-                                const Dataset &data, Ranks &ranks) {
-  if (!artifact) {
-    if (Status status = compileModel(line, config, ranks); !status)
-      return Error{status.message()};
-    Result<Artifact> made = openArtifact(line, config);
-    if (!made)
-      return Error{made.message()};
-    artifact = std::move(*made);
-  }
-  return trainRank(line, config, *artifact, data, ranks);
-}
+//===----------------------------------------------------------------------===//
+// A configuration
+//===----------------------------------------------------------------------===//
 
-/// The checkpoint that the command line asks to go on from; empty if there is
-/// none. A search is for one of any stage, and found only once.
-static Result<std::string> findStart(CommandLine &line, const RunConfig &config,
-                                     uint64_t dataDigest) {
+namespace {
+
+/// What a run of a configuration begins with.
+struct Start {
+  size_t stage = 0;
+  /// That there is nothing to do; empty if there is.
+  std::string finished;
+};
+
+} // namespace
+
+/// Finds what the command line asks to go on from, which must be possible.
+static Result<Start> findStart(CommandLine &line, const RunConfig &config,
+                               const Dataset &data, uint64_t tokenizerHash) {
   TrainOptions &train = line.train;
+  Start start;
+  ResumeRequest request = {config, data.digest(), tokenizerHash,
+                           train.allowChangedBatch, train.allowChangedData};
+  auto isOfThisRun = [&](const std::string &folder,
+                         const TrainState &saved) -> Result<bool> {
+    if (saved.dataDigest != request.dataDigest && !train.allowChangedData)
+      return false;
+    return hasModelOf(folder, saved.step, config);
+  };
   std::string from = train.resume;
   if (!train.restart.empty()) {
     Result<bool> saved = hasCheckpoint(train.restart);
@@ -387,63 +402,116 @@ static Result<std::string> findStart(CommandLine &line, const RunConfig &config,
       return saved.takeError();
     from = *saved ? train.restart : "";
   }
-  if (from.empty())
-    return from;
-  auto isOfThisRun = [&](const std::string &folder,
-                         const TrainState &saved) -> Result<bool> {
-    if (saved.dataDigest != dataDigest && !train.allowChangedData)
-      return false;
-    return hasModelOf(folder, saved.step, config);
-  };
-  int64_t most = config.train.keepCheckpoints;
-  Result<FoundCheckpoint> found =
-      from == "auto"
-          ? findNewestCheckpoint(config.train.outDir, isOfThisRun, most)
-          : findCheckpoint(from, most);
+  if (from.empty()) {
+    if (train.initFrom.empty())
+      return start;
+    Result<InitialWeights> weights =
+        findInitialWeights(train.initFrom, config, tokenizerHash);
+    return weights ? Result<Start>(start) : weights.takeError();
+  }
+  Result<FoundCheckpoint> found = findResume(from, config, isOfThisRun);
   if (!found)
     return found.takeError();
-  if (from == "auto" && !found->path.empty())
-    train.resume = found->path;
-  return found->path;
+  if (!found->path.empty()) {
+    if (Status status = checkInRun(found->path); !status)
+      return Error{status.message()};
+    Result<Checkpoint> opened = found->opened
+                                    ? Result<Checkpoint>(*found->opened)
+                                    : Checkpoint::open(found->path);
+    if (!opened)
+      return opened.takeError();
+    if (from == "auto" || !train.restart.empty())
+      start.finished = describeFinished(found->path, opened->state, config);
+    if (!start.finished.empty())
+      return start;
+    if (Result<std::vector<std::string>> changes =
+            checkResumable(*opened, request);
+        !changes)
+      return changes.takeError();
+    const std::vector<DataFile> &files = opened->state.history.files;
+    if (!files.empty() && !train.allowChangedData)
+      train.verifier->expect(files, "the checkpoint '" + found->path + "'");
+    start.stage = findStage(config, opened->state.step + 1);
+    found->opened = std::move(*opened);
+  }
+  train.found = std::move(*found);
+  return start;
 }
 
-/// The stage that the run begins or goes on with; the first rank looks for it.
-static Result<size_t> findFirstStage(CommandLine &line, const RunConfig &config,
-                                     uint64_t dataDigest, Ranks &ranks) {
-  size_t stage = 0;
-  Status status;
-  if (ranks.isFirst()) {
-    Result<std::string> start = findStart(line, config, dataDigest);
-    status = start ? Status() : Error{start.message()};
-    if (start && !start->empty()) {
-      Result<TrainState> saved = readTrainState(*start);
-      if (saved)
-        stage = findStage(config, saved->step + 1);
-      else
-        status = Error{saved.message()};
-    }
+/// Checks what can be known before anything is compiled.
+static Status checkBefore(const CommandLine &line, const RunConfig &config,
+                          const Dataset &data, const Ranks &ranks,
+                          uint64_t &tokenizerHash) {
+  for (const std::string &option : line.compileOptions)
+    if (option.rfind("shard-optimizer=", 0) == 0 &&
+        option.substr(16) != std::to_string(ranks.size()))
+      return Error{"--compile-option " + option +
+                   " is for as many ranks, not " +
+                   std::to_string(ranks.size())};
+  Result<std::optional<Tokenizer>> tokenizer =
+      checkVocabulary(data, config.data.tokenizer, config.model.vocabSize);
+  if (!tokenizer)
+    return Error{tokenizer.message()};
+  tokenizerHash = *tokenizer ? (*tokenizer)->hash() : 0;
+  return checkWindows(data, config);
+}
+
+/// The same, and what there is to begin with, which the first rank looks for.
+static Result<Start> checkStart(CommandLine &line, const RunConfig &config,
+                                const Dataset &data, Ranks &ranks) {
+  Start start;
+  uint64_t tokenizerHash = 0;
+  Status status = checkBefore(line, config, data, ranks, tokenizerHash);
+  if (status && ranks.isFirst()) {
+    Result<Start> found = findStart(line, config, data, tokenizerHash);
+    status = found ? Status() : Error{found.message()};
+    if (found)
+      start = *found;
   }
-  if (status = ranks.synchronizeStatus("the stage is found", status); !status)
+  if (status && start.finished.empty())
+    status = line.train.verifier->wait(line.train.verifySeconds);
+  if (status = ranks.synchronizeStatus("the start is checked", status); !status)
     return Error{status.message()};
-  Result<std::vector<std::string>> all =
-      ranks.exchange("the stage", std::to_string(stage));
+  Result<std::vector<std::string>> all = ranks.exchange(
+      "the stage", std::to_string(start.stage) + " " + start.finished);
   if (!all)
     return all.takeError();
-  return size_t(std::stoul((*all)[0]));
+  const std::string &first = (*all)[0];
+  size_t space = first.find(' ');
+  return Start{size_t(std::stoul(first.substr(0, space))),
+               first.substr(space + 1)};
 }
 
-/// One stage after the other, each with a program of its own.
-static Result<TrainEnd> runStages(CommandLine &line, const RunConfig &config,
+/// Compiles all stages that are left, then trains one after the other, each
+/// with a program of its own.
+static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
                                   const Dataset &data, Ranks &ranks) {
-  Result<size_t> first = findFirstStage(line, config, data.digest(), ranks);
-  if (!first)
-    return first.takeError();
-  for (line.train.stage = *first;; ++line.train.stage) {
-    Result<TrainEnd> end = runRank(line, withStage(config, line.train.stage),
-                                   std::nullopt, data, ranks);
-    if (!end || *end != TrainEnd::StageEnded)
-      return end;
+  Result<Start> start = checkStart(line, config, data, ranks);
+  if (!start)
+    return start.takeError();
+  if (!start->finished.empty()) {
+    if (ranks.isFirst())
+      std::printf("%s\n", start->finished.c_str());
+    return TrainEnd::Finished;
   }
+  std::vector<Artifact> artifacts;
+  size_t stages = std::max<size_t>(config.stages.size(), 1);
+  for (size_t stage = start->stage; stage < stages; ++stage) {
+    Result<Artifact> made =
+        compileStage(line, withStage(config, stage), stage, ranks);
+    if (!made)
+      return Error{
+          (stages > 1 ? "stage " + std::to_string(stage + 1) + ": " : "") +
+          made.message()};
+    artifacts.push_back(std::move(*made));
+  }
+  Result<TrainEnd> end = TrainEnd::StageEnded;
+  for (size_t i = 0; end && *end == TrainEnd::StageEnded; ++i) {
+    line.train.stage = start->stage + i;
+    end = trainRank(line, withStage(config, line.train.stage), artifacts[i],
+                    data, ranks);
+  }
+  return end;
 }
 
 static int train(CommandLine &line) {
@@ -471,10 +539,13 @@ static int train(CommandLine &line) {
   std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
   if (!ranks)
     return code;
+  // It reads while models are compiled and loaded.
+  DataVerifier verifier(*data);
+  verifier.start(verifierThreads(ranks->localSize()));
+  line.train.verifier = &verifier;
   Result<TrainEnd> end =
-      config->stages.empty()
-          ? runRank(line, *config, std::move(artifact), *data, *ranks)
-          : runStages(line, *config, *data, *ranks);
+      artifact ? trainRank(line, *config, *artifact, *data, *ranks)
+               : runConfig(line, *config, *data, *ranks);
   if (end) {
     ranks->leave();
     return exitCode(*end);

@@ -64,6 +64,47 @@ TEST_F(DocumentsTest, Mixture_EachSourceHasItsOwn) {
   check(*data, {0, 30, 31, 1000});
 }
 
+TEST_F(DocumentsTest, Windows_BeginAtDocumentsThatTheOneBeforeCutsOff) {
+  const std::vector<uint64_t> expected = {0, 5, 17, 29, 41, 53, 65, 77, 89};
+  // By an index, and by the token before the second one.
+  for (const std::string &folder :
+       {add("a", 0, 100, {0, 1, 5, 40, 41, 98}), add("b", 0, 100, {}, 4)}) {
+    Result<Dataset> data = Dataset::open(folder);
+    ASSERT_TRUE(data.ok()) << data.message();
+    Result<Documents> documents = Documents::open(data->trainDocuments);
+    ASSERT_TRUE(documents.ok()) << documents.message();
+    Result<std::vector<uint64_t>> found =
+        documents->findWindows(data->train, 0, 100, 12);
+    ASSERT_TRUE(found.ok()) << found.message();
+    EXPECT_EQ(*found, expected);
+  }
+}
+
+TEST_F(DocumentsTest, Mixture_EpochsVisitEveryWindowOfASource) {
+  Result<Dataset> data = Dataset::openMixture(
+      {add("a", 0, 100, {0, 30, 31}), add("b", 1000, 205, {0, 7})}, {1, 1});
+  ASSERT_TRUE(data.ok()) << data.message();
+  Result<Documents> documents = Documents::open(data->trainDocuments);
+  Result<TrainSampler> sampler = TrainSampler::create(*data, 12, 7);
+  ASSERT_TRUE(documents.ok() && sampler.ok());
+  ASSERT_TRUE(sampler->beginAt(*documents));
+  std::multiset<uint64_t> seen;
+  for (uint64_t i = 0; i < 10000; ++i)
+    seen.insert(sampler->position(i));
+  // 5,000 samples of each.
+  for (auto [begin, end] :
+       {std::pair<uint64_t, uint64_t>(0, 100), {100, 305}}) {
+    Result<std::vector<uint64_t>> windows =
+        documents->findWindows(data->train, begin, end, 12);
+    ASSERT_TRUE(windows.ok());
+    for (uint64_t at : *windows)
+      EXPECT_NEAR(double(seen.count(at)), 5000.0 / double(windows->size()), 1)
+          << at;
+    EXPECT_EQ(std::distance(seen.lower_bound(begin), seen.lower_bound(end)),
+              5000);
+  }
+}
+
 TEST_F(DocumentsTest, Validation_WindowsAreIsolatedToo) {
   Result<Dataset> data = Dataset::open(add("a", 0, 100, {0, 9, 14}));
   ASSERT_TRUE(data.ok());
@@ -88,7 +129,8 @@ TEST_F(DocumentsTest, NeitherIndexNorToken_IsAnErrorThatNamesTheSource) {
   EXPECT_EQ(documents.message(),
             "'" + (dir / "a") +
                 "' says neither where documents begin nor which token ends "
-                "one, which data.isolate_documents needs");
+                "one, which data.isolate_documents and data.window: "
+                "document need");
 }
 
 } // namespace

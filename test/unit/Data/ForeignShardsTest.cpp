@@ -127,6 +127,31 @@ TEST(ForeignShards, Megatron_HeldOutDocumentsStayWhole) {
   }
 }
 
+TEST(ForeignShards, MegatronIndexChanges_IsNoticedByItsHash) {
+  TempDir dir;
+  dir.write("a.bin", raw(ramp<uint16_t>(100)));
+  std::vector<DataFile> known;
+  for (std::vector<int32_t> lengths :
+       {std::vector<int32_t>{50, 35, 15}, {40, 45, 15}}) {
+    dir.write("a.idx", megatron(8, 2, lengths));
+    Result<Dataset> data = Dataset::open(dir.str());
+    ASSERT_TRUE(data.ok()) << data.message();
+    DataVerifier verifier(*data);
+    verifier.start(1);
+    ASSERT_TRUE(verifier.wait());
+    if (known.empty())
+      known = verifier.files();
+    ASSERT_EQ(known.size(), 3u) << "both splits and the index";
+    verifier.expect(known, "step 4");
+    Status status = verifier.status();
+    EXPECT_EQ(bool(status), lengths[0] == 50);
+    if (!status)
+      EXPECT_EQ(status.message().rfind("'a.idx' has changed: its hash is ", 0),
+                0u)
+          << status.message();
+  }
+}
+
 TEST(ForeignShards, WrongFiles_AreErrorsThatNameThem) {
   TempDir dir;
   std::vector<uint16_t> tokens = ramp<uint16_t>(100);

@@ -244,7 +244,7 @@ TEST(Manifest, DamagedManifests_AreErrors) {
     text.replace(text.find(from), from.size(), to);
     return text;
   };
-  EXPECT_FALSE(loads(replaced("\"format\": 2", "\"format\": 4")));
+  EXPECT_FALSE(loads(replaced("\"format\": 2", "\"format\": 5")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": 11")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": \"x\"")));
   EXPECT_FALSE(loads(replaced("train_000000.bin", "../000000.bin")));

@@ -258,6 +258,11 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
   return 0;
 }
 
+int cuDeviceTotalMem_v2(size_t *bytes, int) {
+  *bytes = kTotalBytes;
+  return 0;
+}
+
 int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
   if (int error = call("cuMemAlloc", std::to_string(bytes)))
     return error;

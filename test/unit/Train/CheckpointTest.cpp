@@ -345,8 +345,9 @@ TEST(ConfigField, MayChange_OnlyWhatKeepsTheMeaningOfTheState) {
       fixed.push_back(field.path());
   }
   EXPECT_EQ(fixed, (std::vector<std::string>{
-                       "data.isolate_documents", "train.seq_len",
-                       "train.batch_size", "train.optimizer", "train.seed"}));
+                       "data.isolate_documents", "data.window", "data.targets",
+                       "train.seq_len", "train.batch_size", "train.optimizer",
+                       "train.seed"}));
 }
 
 // Such as one that was saved before there was the key.

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <thread>
 #include <unistd.h>
 
 using namespace nsa;
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -143,6 +145,122 @@ TEST_F(TrainerDataTest, Shard_NotVerifiedYet_CheckpointWaits) {
       << end.message();
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
   EXPECT_FALSE(fs::exists(checkpoints("a") + "/step-00000010"));
+}
+
+/// Waits until a data set is verified.
+void await(DataVerifier &verifier) {
+  verifier.start(2);
+  Status status = verifier.wait();
+  ASSERT_TRUE(status) << status.message();
+}
+
+TEST_F(TrainerDataTest, Shard_OverwrittenAfterItsCheck_NothingMoreIsSaved) {
+  DataVerifier verifier(data);
+  await(verifier);
+  TrainOptions options = named("a");
+  options.verifier = &verifier;
+  std::string path = dir / "data/train_000000.bin";
+  BigramModel model(2, 8, 16);
+  model.onAccumulate = [&](int64_t pass) {
+    std::string bytes = dir.read("data/train_000000.bin");
+    if (pass == 3 * 3)
+      // Equal content that was written again.
+      fs::last_write_time(path, fs::last_write_time(path) + 1s);
+    if (pass != 3 * 7)
+      return;
+    bytes[1024 + 100] ^= 1;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file << bytes;
+    file.close();
+    fs::last_write_time(path, fs::last_write_time(path) + 1s);
+  };
+  Result<TrainEnd> end = train(model, options);
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("'" + path + "' has hash "), std::string::npos)
+      << end.message();
+  EXPECT_NE(end.message().find("the steps from 6 to 10 may have read it"),
+            std::string::npos)
+      << end.message();
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
+}
+
+/// Data of another project, which no manifest gives hashes, and of which only
+/// the ends tell it from others.
+class ForeignDataTest : public TrainerDataTest {
+protected:
+  void SetUp() override {
+    TrainerDataTest::SetUp();
+    config.data.tokenizer = "shards";
+    std::vector<int32_t> header(256);
+    header[0] = 20240520;
+    header[1] = 1;
+    header[2] = 200000;
+    bytes.assign(reinterpret_cast<char *>(header.data()), 1024);
+    for (int32_t i = 0; i < header[2]; ++i)
+      bytes += std::string{char(i % 251 % 15), '\0'};
+    rewrite();
+  }
+
+  void rewrite() {
+    dir.write("foreign/train.bin", bytes);
+    Result<Dataset> opened = Dataset::open(dir / "foreign", 16);
+    ASSERT_TRUE(opened.ok()) << opened.message();
+    data = std::move(*opened);
+  }
+
+  Result<TrainEnd> go(TrainOptions options, bool isVerified = true) {
+    DataVerifier verifier(data);
+    if (isVerified) {
+      await(verifier);
+      options.verifier = &verifier;
+    }
+    BigramModel model(2, 8, 16);
+    return train(model, options);
+  }
+
+  std::string bytes;
+};
+
+TEST_F(ForeignDataTest, TokensChangeBetweenHalves_RunDoesNotGoOn) {
+  TrainOptions options = named("a");
+  options.stopAfter = 5;
+  ASSERT_TRUE(go(options).ok());
+  uint64_t digest = data.digest();
+  bytes[200000] ^= 1;
+  rewrite();
+  ASSERT_EQ(data.digest(), digest) << "the ends alone are in it";
+  options = {};
+  options.resume = dir / "runs/a";
+  Result<TrainEnd> end = go(options);
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("'" + dir / "foreign/train.bin" +
+                               "' has changed: its hash is "),
+            std::string::npos)
+      << end.message();
+  EXPECT_NE(end.message().find("/step-00000005' is of one with "),
+            std::string::npos)
+      << end.message();
+  options.allowChangedData = true;
+  end = go(options);
+  EXPECT_TRUE(end.ok()) << end.message();
+}
+
+// A run that verifies nothing saves no hashes, as older versions did.
+TEST_F(ForeignDataTest, CheckpointWithoutHashes_GoesOnWithOneWarning) {
+  TrainOptions options = named("a");
+  options.stopAfter = 5;
+  ASSERT_TRUE(go(options, /*isVerified=*/false).ok());
+  options = {};
+  options.resume = dir / "runs/a";
+  options.stopAfter = 5;
+  ASSERT_TRUE(go(options).ok());
+  std::string warning = "has no hashes of the files of its data",
+              log = dir.read("runs/a/train.log");
+  size_t at = log.find(warning);
+  ASSERT_NE(at, std::string::npos) << log;
+  dir.write("runs/a/train.log", "");
+  ASSERT_TRUE(go(options).ok());
+  EXPECT_EQ(dir.read("runs/a/train.log").find(warning), std::string::npos);
 }
 
 // The verification never begins here, so that only the signal ends the wait.
