@@ -107,4 +107,11 @@ void TargetMarks::apply(uint64_t position, int32_t *targets,
   }
 }
 
+bool TargetMarks::isAnySet() const {
+  return std::any_of(sources.begin(), sources.end(), [](const Source &source) {
+    return std::any_of(source.bits.begin(), source.bits.end(),
+                       [](uint8_t bits) { return bits != 0; });
+  });
+}
+
 } // namespace nsa

@@ -39,6 +39,9 @@ public:
   /// are not marked.
   void apply(uint64_t position, int32_t *targets, uint64_t count) const;
 
+  /// Whether any token is marked.
+  bool isAnySet() const;
+
 private:
   struct Source {
     uint64_t begin, end;
