@@ -175,26 +175,23 @@ TEST(Pack, HiddenFolder_ItsFilesAreCountedAndNamed) {
   EXPECT_EQ(count("files_filtered_out"), 1u);
 }
 
-TEST(Pack, JsonLines_AreNamedAndTheWayToTrainOnTheirText) {
+TEST(Pack, FormatsOfOtherReaders_AreRefusedByNameAndContents) {
   TempDir dir;
-  dir.write("in/a.txt", "text");
-  dir.write("in/b.jsonl", "{\"text\": \"one\"}\n");
-  dir.write("in/c.ndjson", "{\"text\": \"two\"}\n");
+  dir.write("in/b.JSONL", "{\"text\": \"one\"}\n");
   PackOptions options;
   options.paths = {dir / "in"};
   options.output = dir / "out";
-  options.valFraction = 0;
-  std::string warned;
-  options.warn = [&](const std::string &message) { warned += message; };
-  ASSERT_TRUE(packText(options).ok());
-  EXPECT_EQ(warned.find("files of JSON lines: 2, the first is '" +
-                        dir / "in/b.jsonl" + "': each line is packed as it is"),
-            0u)
-      << warned;
-  for (const char *name : {"x.jsonl.gz", "x.ndjson", "a/b.jsonl"})
-    EXPECT_TRUE(isJsonLines(name)) << name;
+  Result<Manifest> packed = packText(options);
+  ASSERT_FALSE(packed.ok());
+  EXPECT_NE(packed.message().find("b.JSONL' holds JSON lines"),
+            std::string::npos)
+      << packed.message();
+  const char *lines = "{\"a\": 1}\n{\"a\": 2}\n", *one = "{\"a\": 1}\n";
+  for (const char *name :
+       {"x.jsonl.gz", "x.ndjson", "a/b.jsonl", "x.json", "x.parquet", "x.zst"})
+    EXPECT_TRUE(findFormat(name, lines)) << name;
   for (const char *name : {"x.json", "jsonl", "x.txt.gz", ".jsonl"})
-    EXPECT_FALSE(isJsonLines(name)) << name;
+    EXPECT_FALSE(findFormat(name, one)) << name;
 }
 
 // A file of 5 MiB once took 2 GiB of memory, and could have taken any.
