@@ -12,11 +12,12 @@
 // CHECK-NOT: bf16
 // CHECK-SAME: {nn.alias = "v.wo"}{{.*}}) {
 // CHECK: nn.matmul {{.*}}bf16
-// CHECK: %[[LOSS:.*]] = nn.add {{.*}} : (tensor<f32>, tensor<f32>)
+// CHECK: %[[FRACTION:.*]] = nn.add {{.*}} : (tensor<f32>, tensor<f32>)
 
 // A narrowed weight gets its gradient in fp32; none is rounded and widened.
 // CHECK: nn.cross_entropy_backward
 // CHECK-NOT: nn.cast
-// CHECK: %[[MEAN:.*]] = nn.all_reduce %[[LOSS]] :
+// CHECK: %[[SUM:.*]] = nn.all_reduce %[[FRACTION]] :
 // CHECK: %[[NORM:.*]] = nn.gradient_norm
+// CHECK: %{{.*}}, %[[MEAN:.*]] = nn.average_step %{{.*}}, %{{.*}}, %[[SUM]]
 // CHECK-COUNT-12: nn.adamw {{.*}}, %[[NORM]], %[[MEAN]], {{.*}} -> (tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>)

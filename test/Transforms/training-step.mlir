@@ -57,7 +57,7 @@
 // CHECK: %[[DTABLE:.*]] = nn.embedding_backward {{.*}} -> tensor<[[V:[0-9]+]]x8xf32>
 // CHECK-NEXT: %[[DEMBED:.*]] = nn.add %{{.*}}, %[[DTABLE]] : (tensor<[[V]]x8xf32>
 // CHECK-NEXT: %[[SUM:.*]] = nn.add %{{.*}}, %[[DEMBED]]
-// CHECK-NEXT: return %{{[^,]*}}, %[[SUM]],
+// CHECK-NEXT: return %{{[^,]*}}, %{{[^,]*}}, %[[SUM]],
 
 // CHECK-LABEL: func.func @update(
 // CHECK-NOT: nn.matmul

@@ -125,7 +125,7 @@ def log_of(args, label):
 
 def tokens_per_second(directory, label, tokens):
     """Of all that happens between the ends of two steps."""
-    ends = {heartbeat["step"]: heartbeat["ts"] for heartbeat in jobs.heartbeats(directory) if heartbeat["msg"] == "step"}
+    ends = {heartbeat["step"]: heartbeat["ts"] for heartbeat in jobs.heartbeats(directory) if "toks_per_s" in heartbeat}
     times = [ends[step] - ends[step - 1] for step in ends
              if step > WARM_UP + 1 and step % LOG_EVERY and step != max(ends)]
     if len(times) < 3:

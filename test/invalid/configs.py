@@ -33,6 +33,13 @@ def wrong_values(section, key, default):
                 ("a list", "[a]", 3, f"{path} must be a single value"),
                 ("nothing", "", 3, f"{path} has no value"),
             ]
+        if key == "rope_divisors":
+            return [
+                ("an unknown word", "bogus", 3, f"{path}: 'bogus' must begin with a number above 0"),
+                ("numbers without a scaling", "1, 2", 3, "rope_divisors has 2 numbers"),
+                ("a list", "[a]", 3, f"{path} must be a single value"),
+                ("nothing", "", 3, f"{path} has no value"),
+            ]
         return [
             ("an unknown word", "bogus", at, f"{path} must be one of"),
             ("another case", default.upper(), at, f"{path} must be one of"),

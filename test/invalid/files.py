@@ -124,7 +124,7 @@ DATA = [
     ("half a manifest", manifest_text(lambda d: d[: len(d) // 2]), "manifest.json", "is no data manifest"),
     ("a manifest that is a list", manifest_text(lambda d: b"[1, 2]"), "manifest.json", "is no data manifest"),
     ("a manifest that is not UTF-8", manifest_text(lambda d: d.replace(b"markov", b"mark\xff")), "manifest.json", "is no data manifest"),
-    ("format 4", setting("format", to=4), "manifest.json", "format 4, expected 1 to 3"),
+    ("format 5", setting("format", to=5), "manifest.json", "format 5, expected 1 to 4"),
     ("no hash of its own", without("xxh3"), "manifest.json", "xxh3"),
     ("another end of text", setting("end_of_text", to=7), "manifest.json", "is damaged: the hash of its values is"),
     ("an unknown name", setting("vocabulary", to=7), "manifest.json", "unknown name 'vocabulary'"),

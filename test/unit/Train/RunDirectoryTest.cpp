@@ -20,7 +20,7 @@ TEST(RunDirectory, Records_AreOnDiskAtOnce) {
   ASSERT_TRUE(log.ok());
   EXPECT_EQ(dir.read("r/training.csv"), "step,loss,lr,grad_norm,toks_per_s\n");
   EXPECT_EQ(dir.read("r/val.csv"), "step,loss,ppl\n");
-  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, 0.25f, 100}, "step"));
+  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, 0.25f, true, 100}, "step"));
   EXPECT_EQ(dir.read("r/training.csv"),
             "step,loss,lr,grad_norm,toks_per_s\n1,5.5,0.001,0.25,100.0\n");
   ASSERT_TRUE(log->validation(1, 0.0));
@@ -33,7 +33,7 @@ TEST(RunDirectory, Heartbeats_HaveTheKnownFields) {
   Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
   Result<RunLog> log = RunLog::open(*run, 0);
   ASSERT_TRUE(log->logHeartbeat(0, "start"));
-  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, NAN, 100}, "step"));
+  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, NAN, true, 100}, "step"));
   std::istringstream lines(dir.read("r/heartbeat_rank0.jsonl"));
   std::string line;
   int count = 0;
