@@ -211,7 +211,8 @@ TEST(Config, Passes_OfAnotherBatchOfALaterLevel_AreDerived) {
   EXPECT_EQ(passes("", {"train.batch_size=16"}), 0);
   EXPECT_EQ(passes("", {"train.micro_batch=8"}), 0);
   EXPECT_EQ(
-      passes("stages:\n  - {steps: 9}\n  - {steps: 9, batch_size: 16}\n", {}),
+      passes("stages:\n  - {steps: 100}\n  - {steps: 100, batch_size: 16}\n",
+             {}),
       0);
   // What is given beside the batch has to agree.
   EXPECT_EQ(
