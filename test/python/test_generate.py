@@ -155,7 +155,7 @@ data: {{tokenizer: {tokenizer}}}
 train: {{steps: 100, seq_len: 32, batch_size: 4, micro_batch: 4, warmup_steps: 0, lr: 1e-2, final_eval_batches: 1, sample_bytes: 12,
   sample_prompt: "{start}", sample_temperature: 0}}
 """
-BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3}, "merges": []}, "decoder": {"type": "ByteLevel"},
+BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3, "x": 4}, "merges": []}, "decoder": {"type": "ByteLevel"},
               "added_tokens": [{"id": 2, "content": "</s>", "special": True}]}
 
 
@@ -168,13 +168,13 @@ def pack_bytes(folder):
 
 def pack_tokens(folder):
     (folder / "tokenizer.json").write_text(json.dumps(BYTE_LEVEL))
-    documents = [[3, 0, 1, 3, 0, 1, 2]] * 300
-    nsa.data.write_shards(folder / "data", documents, documents[:20], vocabulary=4, end_of_text=2, tokenizer=folder / "tokenizer.json")
+    documents = [[4, 3, 0, 1, 3, 0, 1, 2]] * 300
+    nsa.data.write_shards(folder / "data", documents, documents[:20], vocabulary=5, end_of_text=2, tokenizer=folder / "tokenizer.json")
 
 
 @pytest.mark.parametrize("pack,config,prompt,expected", [
     (pack_bytes, {"vocab": 256, "tokenizer": "byte", "start": "7:"}, [*b"7:ab"], [*b"cabc", 0]),
-    (pack_tokens, {"vocab": 4, "tokenizer": "shards", "start": ""}, [3, 0], [1, 3, 0, 1, 2])], ids=["bytes", "tokens"])
+    (pack_tokens, {"vocab": 5, "tokenizer": "shards", "start": "x"}, [4, 3, 0], [1, 3, 0, 1, 2])], ids=["bytes", "tokens"])
 def test_generate_documents_end_in_all_ways_alike(tmp_path, pack, config, prompt, expected):
     pack(tmp_path)
     start = config["start"]
@@ -195,7 +195,7 @@ def test_generate_documents_end_in_all_ways_alike(tmp_path, pack, config, prompt
     on = model.generate(prompt, tokens=8, temperature=0, ignore_end=True)
     assert len(on) == 8 and on[:5] == expected
     assert generate("--prompt", ids, "--ids", "--ignore-end") == ",".join(map(str, on)) + "\n"
-    text = bytes(on).decode() if pack is pack_bytes else "".join("bc a"[token] for token in on if token != 2)
+    text = bytes(on).decode() if pack is pack_bytes else "".join("bc ax"[token] for token in on if token != 2)
     assert generate("--prompt", start + "ab", "--ignore-end") == text + "\n"
 
 

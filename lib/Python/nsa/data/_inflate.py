@@ -4,6 +4,7 @@ import io
 import os
 import zlib
 
+from nsa._files import open_file
 from nsa.data._optional import require
 
 COMPRESSED = (".gz", ".zst")
@@ -70,5 +71,5 @@ def open_bytes(path, limit=None):
         begin = lambda: zlib.decompressobj(31)  # The header, the checksum and the length of gzip.
     elif name.endswith(".zst"):
         begin = require("zstandard", f"'{path}'").ZstdDecompressor().decompressobj
-    file = open(path, "rb")
+    file = open_file(path)
     return io.BufferedReader(_Inflated(path, file, begin, limit), 1 << 20) if begin else file
