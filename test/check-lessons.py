@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent
-LESSONS = set(range(1, 22))
+LESSONS = set(range(1, 23))
 MISTAKES = set(range(1, 19))
 
 GTEST = re.compile(r"^TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)

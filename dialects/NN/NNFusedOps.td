@@ -152,7 +152,8 @@ def NN_CountTargetsOp : NN_GraphOp<"count_targets"> {
   let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "number of targets that are not ignored";
   let description = [{
-    `count = number of targets >= 0`, in fp32.
+    `count = number of targets >= 0`, in fp32; with `over_all`, divided by the
+    number of all targets.
 
     Example:
 
@@ -160,7 +161,7 @@ def NN_CountTargetsOp : NN_GraphOp<"count_targets"> {
     %count = nn.count_targets %targets : (tensor<2x64xi32>) -> tensor<f32>
     ```
   }];
-  let arguments = (ins NSA_I32Tensor:$targets);
+  let arguments = (ins NSA_I32Tensor:$targets, UnitAttr:$over_all);
   let results = (outs NSA_F32Scalar:$count);
   let resultNames = [{"count"}];
 }
@@ -178,7 +179,8 @@ def NN_CrossEntropyChunkOp : NN_GraphOp<"cross_entropy_chunk"> {
     dlogits[r,v] = t >= 0 ? dloss / count * (exp(logits[r, v] - lse) - [v == t]) : 0
     ```
 
-    `count` is that of all targets. Without `dloss` there is no second result.
+    `count` is that of all targets, or what else the mean is over. Without
+    `dloss` there is no second result.
 
     Example:
 

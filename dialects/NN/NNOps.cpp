@@ -316,6 +316,15 @@ LogicalResult GradientNormOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+LogicalResult AverageStepOp::inferReturnTypes(MLIRContext *context,
+                                              std::optional<Location> location,
+                                              Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getHyper().getType());
+  types.push_back(adaptor.getLoss().getType());
+  return success();
+}
+
 LogicalResult UpdateLossScaleOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {

@@ -580,6 +580,15 @@ def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
 
     in fp32, summed in a fixed order. With no valid target `loss = 0`.
 
+    With `over_all`, loss and count are divided by the number of all targets,
+    ignored ones too: these can be added up over micro-batches, and the sum of
+    the losses divided by that of the counts is the mean over their targets.
+
+    ```
+    loss  = 1/n * sum_{target >= 0} (lse[...] - logits[..., target])
+    count = 1/n * number of targets >= 0
+    ```
+
     Example:
 
     ```mlir
@@ -587,11 +596,19 @@ def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
         : (tensor<2x64x256xf32>, tensor<2x64xi32>) -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
     ```
   }];
-  let arguments = (ins NSA_FloatRows:$logits, NSA_I32Tensor:$targets);
+  let arguments = (ins NSA_FloatRows:$logits, NSA_I32Tensor:$targets,
+                       UnitAttr:$over_all);
   let results = (outs NSA_F32Scalar:$loss, NSA_F32Tensor:$lse,
                       NSA_F32Scalar:$count);
   let resultNames = [{"loss", "lse", "count"}];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The number of all targets.
+    int64_t getNumTargets();
+    /// What divides the gradient: the count, or the number of all targets as
+    /// a constant.
+    ::mlir::Value getDivisor(::mlir::OpBuilder &builder);
+  }];
 }
 
 def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {

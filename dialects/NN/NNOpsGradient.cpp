@@ -243,9 +243,21 @@ CrossEntropyOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
     return none;
   operandGrads.push_back(CrossEntropyBackwardOp::create(
       builder, getLoc(), resultGrads[0], getLogits(), getTargets(), getLse(),
-      getCount()));
+      getDivisor(builder)));
   operandGrads.push_back(Value());
   return success();
+}
+
+int64_t CrossEntropyOp::getNumTargets() {
+  return ShapedType::getNumElements(getShape(getTargets()));
+}
+
+Value CrossEntropyOp::getDivisor(OpBuilder &builder) {
+  if (!getOverAll())
+    return getCount();
+  return FillOp::create(builder, getLoc(),
+                        builder.getF64FloatAttr(double(getNumTargets())),
+                        TypeAttr::get(getCount().getType()));
 }
 
 //===----------------------------------------------------------------------===//

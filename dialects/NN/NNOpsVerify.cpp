@@ -171,6 +171,10 @@ LogicalResult CrossEntropyBackwardOp::verify() {
   return checkShape(*this, "lse", getLse(), getShape(getTargets()));
 }
 
+LogicalResult AverageStepOp::verify() {
+  return checkShape(*this, "hyper", getHyper(), {training::numHyper});
+}
+
 LogicalResult UpdateLossScaleOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {training::numHyper});
 }

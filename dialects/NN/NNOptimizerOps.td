@@ -109,6 +109,37 @@ def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
   let resultNames = [{"norm"}];
 }
 
+def NN_AverageStepOp : NN_GraphOp<"average_step"> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
+  let summary = "sums of a step as means over its targets";
+  let description = [{
+    Losses and gradients of micro-batches are sums over targets, divided by the
+    number of all targets of a micro-batch (`over_all` of `nn.cross_entropy`).
+    `count` is the sum of what of these targets is not ignored:
+
+    ```
+    mean_hyper = hyper, with grad_scale / count
+    mean_loss  = loss / count
+    ```
+
+    Without a target the loss is not finite: a step that reads it updates
+    nothing, see `nn.adamw`.
+
+    Example:
+
+    ```mlir
+    %h, %l = nn.average_step %hyper, %loss, %count
+        : (tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<f32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32TensorOfRank<1>:$hyper, NSA_F32Scalar:$loss,
+                       NSA_F32Scalar:$count);
+  let results = (outs NSA_F32TensorOfRank<1>:$mean_hyper,
+                      NSA_F32Scalar:$mean_loss);
+  let resultNames = [{"hyper", "loss"}];
+  let hasVerifier = 1;
+}
+
 def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "scale of the loss for the next step, by what this one gave";

@@ -4,6 +4,7 @@
 #include "dialects/NN/NNOptimizers.h"
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/NN.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 using namespace mlir;
 using namespace nsa::nn;
@@ -196,13 +197,18 @@ static void addActivations(Evaluator &evaluator) {
 }
 
 static void addTraining(Evaluator &evaluator) {
-  evaluator.add<CrossEntropyOp>([](CrossEntropyOp, Operands in, Results &out) {
-    CrossEntropyResult result = crossEntropy(*in[0], *in[1]);
-    out.push_back(std::move(result.loss));
-    out.push_back(std::move(result.lse));
-    out.push_back(std::move(result.count));
-    return success();
-  });
+  evaluator.add<CrossEntropyOp>(
+      [](CrossEntropyOp op, Operands in, Results &out) {
+        CrossEntropyResult result = crossEntropy(*in[0], *in[1]);
+        if (op.getOverAll()) {
+          result.count.data[0] /= double(op.getNumTargets());
+          result.loss.data[0] *= result.count.data[0];
+        }
+        out.push_back(std::move(result.loss));
+        out.push_back(std::move(result.lse));
+        out.push_back(std::move(result.count));
+        return success();
+      });
   addSimple<CrossEntropyBackwardOp>(
       evaluator, [](CrossEntropyBackwardOp, Operands in) {
         return crossEntropyBackward(*in[0], *in[1], *in[2], *in[3], *in[4]);
@@ -211,6 +217,13 @@ static void addTraining(Evaluator &evaluator) {
     double norm =
         gradientNorm(std::vector<const Tensor *>(in.begin(), in.end()));
     return scalar(op.getSquared() ? norm * norm : norm);
+  });
+  evaluator.add<AverageStepOp>([](AverageStepOp, Operands in, Results &out) {
+    Tensor hyper = *in[0];
+    hyper.data[nsa::training::gradScaleSlot] /= in[2]->data[0];
+    out.push_back(std::move(hyper));
+    out.push_back(scalar(in[1]->data[0] / in[2]->data[0]));
+    return success();
   });
   evaluator.add<UpdateLossScaleOp>([](UpdateLossScaleOp op, Operands in,
                                       Results &out) {

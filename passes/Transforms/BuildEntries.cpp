@@ -1,5 +1,6 @@
 //===- BuildEntries.cpp - entry points of training ------------------------===//
 
+#include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
@@ -69,6 +70,54 @@ static LogicalResult checkNoMarks(func::FuncOp model) {
              << i << " of function `" << model.getName()
              << "` is marked nn.objective, but the objective of a function "
                 "marked nn.train is its `loss`";
+  return success();
+}
+
+/// A loss that can be added up over micro-batches in place of a mean, or null
+/// if it is no sum of cross entropies of the same targets. `last` is one of
+/// them.
+static Value buildLossSum(Value loss, nn::CrossEntropyOp &last) {
+  OpBuilder builder(loss.getContext());
+  builder.setInsertionPointAfterValue(loss);
+  if (auto sum = loss.getDefiningOp<nn::AddOp>()) {
+    Value lhs = buildLossSum(sum.getLhs(), last);
+    Value rhs = lhs ? buildLossSum(sum.getRhs(), last) : Value();
+    return rhs ? nn::AddOp::create(builder, sum.getLoc(), lhs, rhs).getOutput()
+               : Value();
+  }
+  auto mean = loss.getDefiningOp<nn::CrossEntropyOp>();
+  if (!mean || loss != mean.getLoss() ||
+      (last && last.getTargets() != mean.getTargets()))
+    return {};
+  // What else reads the mean or the count keeps it.
+  last = cast<nn::CrossEntropyOp>(builder.clone(*mean));
+  last.setOverAll(true);
+  return last.getLoss();
+}
+
+/// Micro-batches are added up: the loss becomes a sum over targets, and which
+/// fraction of them counts a result.
+static LogicalResult sumOverTargets(func::FuncOp entry, unsigned loss) {
+  if (nn::findResult(entry, training::targetFractionResult))
+    return entry.emitError("result `")
+           << training::targetFractionResult
+           << "` has the name of one that is made here";
+  Operation *ret = entry.front().getTerminator();
+  nn::CrossEntropyOp last;
+  Value sum = buildLossSum(ret->getOperand(loss), last);
+  if (!sum)
+    return entry.emitError("the loss is no nn.cross_entropy, nor a sum of "
+                           "those of the same targets, so micro-batches cannot "
+                           "be averaged over their targets");
+  ret->setOperand(loss, sum);
+  Signature signature(entry);
+  Builder builder(entry.getContext());
+  signature.addResult(
+      last.getCount(),
+      builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(
+                                              training::targetFractionResult)));
+  signature.update();
+  eraseDeadOps(entry);
   return success();
 }
 
@@ -161,7 +210,8 @@ void BuildEntriesPass::runOnOperation() {
                          UnusedArguments::EraseAll);
   auto accumulate = buildEntry(model, training::accumulateEntry, trained,
                                UnusedArguments::KeepParameters);
-  if (failed(eval) || failed(accumulate))
+  if (failed(eval) || failed(accumulate) ||
+      failed(sumOverTargets(*accumulate, /*loss=*/0)))
     return signalPassFailure();
   nn::setObjective(*accumulate, 0);
   model.erase();

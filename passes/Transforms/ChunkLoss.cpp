@@ -130,6 +130,15 @@ static bool isKnownAt(Value value, Operation *op) {
          producer->isBeforeInBlock(op);
 }
 
+/// Whether the gradient of a loss is divided by what the loss is.
+static bool isDivisor(Value value, nn::CrossEntropyOp loss) {
+  if (!loss.getOverAll())
+    return value == loss.getCount();
+  auto fill = value.getDefiningOp<nn::FillOp>();
+  return fill &&
+         fill.getValue().convertToDouble() == double(loss.getNumTargets());
+}
+
 /// Finds what reads the logits. Returns an obstacle, or nothing.
 static StringRef collectReaders(Loss &found) {
   for (Operation *user : found.loss.getLogits().getUsers()) {
@@ -167,14 +176,17 @@ static StringRef collect(Loss &found) {
     return "the logits are not a product with a weight";
   if (StringRef obstacle = collectReaders(found); !obstacle.empty())
     return obstacle;
+  // What the mean is over is counted apart where it is not the divisor.
+  bool overAll = found.loss.getOverAll();
   for (Value statistic : {found.loss.getLse(), found.loss.getCount()})
     for (Operation *user : statistic.getUsers())
-      if (user != found.backward)
+      if (user != found.backward &&
+          !(overAll && statistic != found.loss.getLse()))
         return "something else reads the statistics of the loss";
   if (!found.backward)
     return "";
   if (found.backward.getTargets() != found.loss.getTargets() ||
-      found.backward.getCount() != found.loss.getCount())
+      !isDivisor(found.backward.getCount(), found.loss))
     return "the gradient of the logits is not that of the loss";
   if (!isKnownAt(found.backward.getLossGrad(), found.loss))
     return "the gradient of the loss depends on the loss";
@@ -212,7 +224,13 @@ static void split(Loss &found, int64_t rowsPerChunk) {
     if (auto fill = lossGrad.getDefiningOp<nn::FillOp>())
       lossGrad = builder.clone(*fill)->getResult(0);
   }
-  Value count = nn::CountTargetsOp::create(builder, loc, targets);
+  bool overAll = found.loss.getOverAll();
+  Value count = nn::CountTargetsOp::create(builder, loc, targets, overAll);
+  Value divisor = count;
+  if (overAll) {
+    divisor = found.loss.getDivisor(builder);
+    found.loss.getCount().replaceAllUsesWith(count);
+  }
   auto chunks =
       nn::SplitRowsOp::create(builder, found.head.getLoc(), types, input);
   SmallVector<Value> losses, sums(found.overRows.size());
@@ -224,7 +242,7 @@ static void split(Loss &found, int64_t rowsPerChunk) {
       logits = nn::SoftcapOp::create(builder, found.softcap.getLoc(), logits,
                                      found.softcap.getCapAttr());
     auto loss = nn::CrossEntropyChunkOp::create(builder, loc, logits, targets,
-                                                count, lossGrad, first);
+                                                divisor, lossGrad, first);
     losses.push_back(loss.getLosses());
     Value gradient = loss.getLogitsGrad();
     if (found.softcapBackward)
@@ -240,7 +258,7 @@ static void split(Loss &found, int64_t rowsPerChunk) {
     }
     first += getDim(chunk, 0);
   }
-  Value mean = nn::MeanLossOp::create(builder, loc, count, losses);
+  Value mean = nn::MeanLossOp::create(builder, loc, divisor, losses);
   found.loss.getLoss().replaceAllUsesWith(mean);
   for (auto [product, parts] : llvm::zip_equal(found.byRows, rows))
     product.replaceAllUsesWith(

@@ -144,8 +144,12 @@ collectParameters(func::FuncOp accumulate) {
 /// `@step` both would be one.
 static LogicalResult checkNames(func::FuncOp accumulate,
                                 ArrayRef<Parameter> parameters) {
-  llvm::StringSet<> made = {training::hyperInput, training::lossSumState,
-                            training::lossSumOutput, training::gradNormOutput};
+  llvm::StringSet<> made = {training::hyperInput,
+                            training::lossSumState,
+                            training::lossSumOutput,
+                            training::targetFractionSumState,
+                            training::targetFractionSumOutput,
+                            training::gradNormOutput};
   for (const Parameter &p : parameters) {
     made.insert(p.getGradientName());
     for (const OptimizerState &state : p.getStateSpecs())
@@ -174,6 +178,20 @@ static LogicalResult checkNames(func::FuncOp accumulate,
   return success();
 }
 
+/// What is added up with the losses is of their type.
+static LogicalResult checkTargetFraction(func::FuncOp accumulate,
+                                         unsigned loss) {
+  std::optional<unsigned> fraction =
+      nn::findResult(accumulate, training::targetFractionResult);
+  ArrayRef<Type> types = accumulate.getResultTypes();
+  if (!fraction || types[*fraction] == types[loss])
+    return success();
+  return accumulate.emitError("result `")
+         << training::targetFractionResult << "` of function `"
+         << accumulate.getName() << "` has type " << types[*fraction]
+         << ", expected " << types[loss];
+}
+
 /// The sum of a persistent value and `value`, right after the latter, so that
 /// nothing has to keep it until the end.
 static Value buildSum(BlockArgument sum, Value value) {
@@ -182,28 +200,46 @@ static Value buildSum(BlockArgument sum, Value value) {
   return nn::AddOp::create(builder, value.getLoc(), sum, value);
 }
 
-/// Turns the results of `@accumulate` that are gradients into updates of
-/// persistent sums.
+/// Makes a result of `@accumulate` the update of a persistent sum.
+static void buildSumOfResult(Signature &signature, func::FuncOp accumulate,
+                             unsigned result, const Twine &name,
+                             ArgumentRole role, Location loc) {
+  Operation *ret = accumulate.front().getTerminator();
+  Value value = ret->getOperand(result);
+  BlockArgument sum = appendState(signature, name, role, value.getType(), loc);
+  ret->setOperand(result, buildSum(sum, value));
+  NamedAttrList &attributes = signature.getResult(result);
+  attributes.erase(nn::kNameAttr);
+  attributes.append(nameResult(accumulate.getContext(), nn::kAliasAttr, name));
+}
+
+/// Turns the results of `@accumulate` that are gradients, and the fraction of
+/// its targets that count, into updates of persistent sums.
 static void buildAccumulation(func::FuncOp accumulate, unsigned loss,
                               ArrayRef<Parameter> parameters) {
   Operation *ret = accumulate.front().getTerminator();
   Signature signature(accumulate);
-  for (const Parameter &parameter : parameters) {
-    unsigned result = parameter.gradientResult;
-    BlockArgument sum = appendState(signature, parameter.getGradientName(),
-                                    ArgumentRole::Gradient, parameter.getType(),
-                                    parameter.argument.getLoc());
-    ret->setOperand(result, buildSum(sum, ret->getOperand(result)));
-    NamedAttrList &attributes = signature.getResult(result);
-    attributes.erase(nn::kNameAttr);
-    attributes.append(nameResult(accumulate.getContext(), nn::kAliasAttr,
-                                 parameter.getGradientName()));
-  }
+  for (const Parameter &parameter : parameters)
+    buildSumOfResult(signature, accumulate, parameter.gradientResult,
+                     parameter.getGradientName(), ArgumentRole::Gradient,
+                     parameter.argument.getLoc());
   Value value = ret->getOperand(loss);
-  BlockArgument sum =
-      appendState(signature, training::lossSumState, ArgumentRole::State,
-                  value.getType(), value.getLoc());
+  Location loc = value.getLoc();
+  BlockArgument sum = appendState(signature, training::lossSumState,
+                                  ArgumentRole::State, value.getType(), loc);
   appendAlias(signature, buildSum(sum, value), training::lossSumState);
+  std::optional<unsigned> fraction =
+      nn::findResult(accumulate, training::targetFractionResult);
+  if (!fraction) {
+    // Where no target can be ignored, all count.
+    OpBuilder builder(ret);
+    fraction = signature.addResult(
+        nn::FillOp::create(builder, loc, builder.getF64FloatAttr(1.0),
+                           TypeAttr::get(value.getType())),
+        {});
+  }
+  buildSumOfResult(signature, accumulate, *fraction,
+                   training::targetFractionSumState, ArgumentRole::State, loc);
   signature.update();
 }
 
@@ -310,9 +346,11 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     gradients.push_back(appendState(signature, p.getGradientName(),
                                     ArgumentRole::Gradient, p.getType(),
                                     p.argument.getLoc()));
-  Value lossSum =
-      appendState(signature, training::lossSumState, ArgumentRole::State,
-                  RankedTensorType::get({}, f32), loc);
+  auto scalar = RankedTensorType::get({}, f32);
+  Value lossSum = appendState(signature, training::lossSumState,
+                              ArgumentRole::State, scalar, loc);
+  Value fractionSum = appendState(signature, training::targetFractionSumState,
+                                  ArgumentRole::State, scalar, loc);
   Value hyper = signature.addArgument(
       RankedTensorType::get({training::numHyper}, f32),
       nameArgument(builder.getContext(), training::hyperInput,
@@ -323,23 +361,30 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
   for (Value &gradient : gradients)
     gradient = nn::AllReduceOp::create(builder, loc, gradient);
   lossSum = nn::AllReduceOp::create(builder, loc, lossSum);
+  fractionSum = nn::AllReduceOp::create(builder, loc, fractionSum);
 
   Value norm =
       nn::GradientNormOp::create(builder, loc, gradients, /*squared=*/false);
   Value unscaledNorm = norm;
+  auto mean =
+      nn::AverageStepOp::create(builder, loc, hyper, lossSum, fractionSum);
+  hyper = mean.getMeanHyper();
   if (std::optional<unsigned> scale = findLossScale(accumulate))
     std::tie(hyper, unscaledNorm) = buildLossScale(
         signature, builder, accumulate, *scale, hyper, norm, lossSum);
   signature.addResult(unscaledNorm,
                       nameResult(builder.getContext(), nn::kNameAttr,
                                  training::gradNormOutput));
-  signature.addResult(lossSum, nameResult(builder.getContext(), nn::kNameAttr,
-                                          training::lossSumOutput));
+  for (auto [value, name] :
+       {std::pair<Value, const char *>(lossSum, training::lossSumOutput),
+        {fractionSum, training::targetFractionSumOutput}})
+    signature.addResult(value,
+                        nameResult(builder.getContext(), nn::kNameAttr, name));
   for (auto [p, w, kept, g] :
        llvm::zip_equal(parameters, weights, states, gradients)) {
     SmallVector<Value> operands = {w};
     llvm::append_range(operands, kept);
-    operands.append({g, norm, lossSum, hyper});
+    operands.append({g, norm, mean.getMeanLoss(), hyper});
     OptimizerOpInterface step = p.kind->create(
         builder, p.argument.getLoc(), operands,
         bool(p.attributes.get(nn::kDecayAttr)), getComputeType(p.argument));
@@ -352,8 +397,9 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     appendAlias(signature,
                 createZero(builder, p.argument.getLoc(), g.getType()),
                 p.getGradientName());
-  appendAlias(signature, createZero(builder, loc, lossSum.getType()),
-              training::lossSumState);
+  for (const char *sum :
+       {training::lossSumState, training::targetFractionSumState})
+    appendAlias(signature, createZero(builder, loc, scalar), sum);
   signature.update();
   return update;
 }
@@ -448,7 +494,7 @@ void OptimizerPass::runOnOperation() {
   if (failed(loss))
     return signalPassFailure();
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
-  if (failed(parameters))
+  if (failed(parameters) || failed(checkTargetFraction(accumulate, *loss)))
     return signalPassFailure();
   if (failed(findKinds(accumulate, *parameters)) ||
       failed(checkNames(accumulate, *parameters)) ||

@@ -318,7 +318,11 @@ def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
     - `@forward`, unless the option says no: only the result `logits`;
     - `@eval`: `loss` and every further result but `logits`;
     - `@accumulate`: the same without results marked `nn.statistic`, and with
-      `nn.objective` on `loss`.
+      `nn.objective` on `loss`. What it computes is added up over micro-batches
+      with different numbers of targets, so the loss is `over_all` of them, not
+      their mean, and a result `target_fraction` says which part of them counts.
+      The loss must be that of `nn.cross_entropy`, or a sum of several with the
+      same targets.
 
     In each, operations that no result needs are erased, and so are arguments
     without a use: `@forward` has no targets. A parameter that `@accumulate` does
@@ -444,19 +448,22 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
     Works on the function `@accumulate` as `nsa-differentiate` leaves it; a module
     without one is left alone. It adds persistent tensors, which are arguments with
     a role: for each parameter `p` the gradient `grad.p` and what the optimizer
-    keeps (`OptimizerOpInterface`), `s.p` for a state `s`, and for all the sum of
-    losses `loss_sum`. Gradients and sum start at 0, states at what the optimizer
-    says.
+    keeps (`OptimizerOpInterface`), `s.p` for a state `s`, and for all the sums
+    `loss_sum` and `target_fraction_sum`. Gradients and sums start at 0, states at
+    what the optimizer says.
 
     - `@accumulate` adds to them: `grad.p' = grad.p + g`,
-      `loss_sum' = loss_sum + loss`. Its plain results, `loss` first, stay.
+      `loss_sum' = loss_sum + loss`, and its result `target_fraction`, or 1 if it
+      has none. Its other plain results, `loss` first, stay.
     - `@update` takes the input `hyper`, the numbers of a step, replaces gradients and
-      `loss_sum` by their means over all ranks (`nn.all_reduce`), updates
-      parameters and states, and sets gradients and `loss_sum` to 0. Ranks that
+      sums by their means over all ranks (`nn.all_reduce`), divides what `hyper`
+      scales gradients with by `target_fraction_sum` (`nn.average_step`), updates
+      parameters and states, and sets gradients and sums to 0. Ranks that
       begin alike stay alike. Its plain results are
       `grad_norm`, the L2 norm of the accumulated gradients before `grad_scale` and
-      clipping, and `loss_sum_out`, the sum before it is reset. A norm or sum that is
-      not finite leaves parameters and states as they are.
+      clipping, and `loss_sum_out` and `target_fraction_sum_out`, the sums before they
+      are reset. A norm or mean loss that is not finite leaves parameters and
+      states as they are.
     - `@step` is `@accumulate` followed by `@update` in one function, for the last
       or only micro-batch of an optimizer step.
 

@@ -52,4 +52,20 @@ void Documents::mark(uint64_t position, const int32_t *tokens, uint64_t count,
   }
 }
 
+Result<bool> Documents::hasTargets(const TokenStream &split) const {
+  constexpr uint64_t most = 1 << 16;
+  std::vector<int32_t> tokens(most);
+  // The last token of a part is the first of the next, which it may end.
+  for (uint64_t at = 0; at + 1 < split.size(); at += most - 1) {
+    uint64_t count = std::min(most, split.size() - at);
+    if (Status status = split.read(at, count, tokens.data()); !status)
+      return Error{status.message()};
+    std::vector<char> begins(count);
+    mark(at, tokens.data(), count, begins.data());
+    if (std::count(begins.begin() + 1, begins.end(), 0) > 0)
+      return true;
+  }
+  return false;
+}
+
 } // namespace nsa

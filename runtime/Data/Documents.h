@@ -24,6 +24,9 @@ public:
   void mark(uint64_t position, const int32_t *tokens, uint64_t count,
             char *begins) const;
 
+  /// Whether some token of `split` follows another one of its document.
+  Result<bool> hasTargets(const TokenStream &split) const;
+
 private:
   struct Source {
     uint64_t begin, end;

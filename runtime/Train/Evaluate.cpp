@@ -116,7 +116,6 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     int64_t count =
         std::count_if(targets, targets + binding.microBatch * binding.seqLen,
                       [](int32_t target) { return target >= 0; });
-    // Of no target there is no mean.
     BatchLoss batchLoss = {count ? *binding.evalLoss : 0, uint32_t(count)};
     own.append(reinterpret_cast<const char *>(&batchLoss), sizeof batchLoss);
   }
@@ -137,7 +136,8 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     result.loss += double(own.loss) * double(own.targets);
     result.tokens += own.targets;
   }
-  result.loss /= double(std::max<uint64_t>(result.tokens, 1));
+  // Of no target there is no mean: NaN.
+  result.loss /= double(result.tokens);
   return result;
 }
 

@@ -376,7 +376,13 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
       binder.bind<float>(true, training::updateEntry, training::hyperInput,
                          DataType::F32, {training::numHyper});
   binding.gradNorm = scalar(training::updateEntry, training::gradNormOutput);
+  if (model.output(training::updateEntry, training::lossSumOutput) &&
+      !model.output(training::updateEntry, training::targetFractionSumOutput))
+    binder.fail("an earlier version compiled it, which averages micro-batches "
+                "by their number and not by their targets; compile it again");
   binding.lossSum = scalar(training::updateEntry, training::lossSumOutput);
+  binding.fractionSum =
+      scalar(training::updateEntry, training::targetFractionSumOutput);
   binding.evalLoss = scalar(training::evalEntry, training::lossOutput);
   if (model.output(training::updateEntry, training::lossScaleOutput)) {
     binding.lossScale =
@@ -391,16 +397,18 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
                 sharesStarts(training::evalEntry);
   binding.hasStep = model.hasEntry(training::stepEntry);
   if (binding.hasStep)
-    shared =
-        shared &&
-        ids(training::stepEntry, training::tokensInput, batch) ==
-            binding.tokens &&
-        ids(training::stepEntry, training::targetsInput, batch) ==
-            binding.targets &&
-        sharesStarts(training::stepEntry) &&
-        scalar(training::stepEntry, training::gradNormOutput) ==
-            binding.gradNorm &&
-        scalar(training::stepEntry, training::lossSumOutput) == binding.lossSum;
+    shared = shared &&
+             ids(training::stepEntry, training::tokensInput, batch) ==
+                 binding.tokens &&
+             ids(training::stepEntry, training::targetsInput, batch) ==
+                 binding.targets &&
+             sharesStarts(training::stepEntry) &&
+             scalar(training::stepEntry, training::gradNormOutput) ==
+                 binding.gradNorm &&
+             scalar(training::stepEntry, training::lossSumOutput) ==
+                 binding.lossSum &&
+             scalar(training::stepEntry, training::targetFractionSumOutput) ==
+                 binding.fractionSum;
   if (!shared)
     binder.fail("its entries do not share 'tokens', 'targets' and the losses");
   if (!binder.message.empty())

@@ -186,6 +186,9 @@ struct TrainBinding {
   float *hyper = nullptr;
   const float *gradNorm = nullptr;
   const float *lossSum = nullptr;
+  /// The micro-batches of a step, each as the fraction of its targets that
+  /// count; of several ranks their mean, as the other sums.
+  const float *fractionSum = nullptr;
   const float *evalLoss = nullptr;
   /// The scale of the loss for the next step and the steps that updated nothing
   /// so far; null where gradients are not scaled.

@@ -80,7 +80,8 @@ std::vector<float> RunLog::lastLosses() const {
       continue;
     char *end = nullptr;
     float loss = std::strtof(row.c_str() + comma + 1, &end);
-    if (*end == ',')
+    // A step without a target has none.
+    if (*end == ',' && std::isfinite(loss))
       losses.push_back(loss);
   }
   return losses;

@@ -21,6 +21,9 @@ struct StepRecord {
   float loss = 0;
   double lr = 0;
   float gradNorm = 0;
+  /// Whether its sequences have a target. Without one nothing is updated, and
+  /// loss and norm are NaN.
+  bool hasTargets = true;
   double toksPerSecond = 0;
   /// For the step after this one; 0 where gradients are not scaled.
   float lossScale = 0;

@@ -32,8 +32,8 @@ double learningRate(const TrainConfig &config, int64_t step) {
   return config.lrMin + (config.lr - config.lrMin) * fraction;
 }
 
-std::array<float, training::numHyper>
-hyperParameters(const TrainConfig &config, int64_t step, int64_t passes) {
+std::array<float, training::numHyper> hyperParameters(const TrainConfig &config,
+                                                      int64_t step) {
   std::array<float, training::numHyper> hyper;
   hyper[training::learningRateSlot] = float(learningRate(config, step));
   hyper[training::beta1Slot] = float(config.beta1);
@@ -41,7 +41,7 @@ hyperParameters(const TrainConfig &config, int64_t step, int64_t passes) {
   hyper[training::epsilonSlot] = float(config.adamEps);
   hyper[training::weightDecaySlot] = float(config.weightDecay);
   hyper[training::maxNormSlot] = float(config.gradClip);
-  hyper[training::gradScaleSlot] = float(1.0 / double(passes));
+  hyper[training::gradScaleSlot] = 1;
   hyper[training::stepSlot] = float(step + 1);
   return hyper;
 }

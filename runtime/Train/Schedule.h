@@ -21,9 +21,8 @@ double learningRate(const TrainConfig &config, int64_t step);
 
 /// The `hyper` tensor of optimizer step `step` (0-based): learning rate, beta1,
 /// beta2, epsilon, weight decay, largest norm, gradient scale, 1-based step.
-/// Gradients are sums over `passes` means, so their scale is 1 / passes.
-std::array<float, training::numHyper>
-hyperParameters(const TrainConfig &config, int64_t step, int64_t passes);
+std::array<float, training::numHyper> hyperParameters(const TrainConfig &config,
+                                                      int64_t step);
 
 /// How a step's global batch is cut.
 struct BatchPlan {

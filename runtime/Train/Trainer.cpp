@@ -75,7 +75,7 @@ Result<StepRecord> Trainer::runStep() {
   };
   double waited = waitedSeconds();
   std::array<float, training::numHyper> hyper =
-      hyperParameters(config.train, state.step, plan.passes);
+      hyperParameters(config.train, state.step);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
   // `step` is an accumulation with the update behind it: in the last pass,
   // reductions over ranks run beside backward.
@@ -104,9 +104,10 @@ Result<StepRecord> Trainer::runStep() {
   record.step = state.step + 1;
   record.dataSeconds = samples.seconds();
   dataSeconds += record.dataSeconds;
-  record.loss = *binding.lossSum / float(plan.passes);
+  record.hasTargets = *binding.fractionSum > 0;
+  record.loss = *binding.lossSum / *binding.fractionSum;
   record.lr = learningRate(config.train, state.step);
-  record.gradNorm = *binding.gradNorm / float(plan.passes);
+  record.gradNorm = *binding.gradNorm / *binding.fractionSum;
   if (binding.lossScale)
     record.lossScale = *binding.lossScale;
   addSeconds(record, steadyClock() - begin);
@@ -184,7 +185,11 @@ Status Trainer::afterStep(StepRecord record) {
   uint64_t epoch = sampler->epoch(state.samples);
   state.step = record.step;
   state.samples += uint64_t(plan.sequencesPerStep());
-  lastLoss = record.loss;
+  if (record.hasTargets)
+    lastLoss = record.loss;
+  else
+    console.line("step " + std::to_string(record.step) +
+                 ": no token of its sequences has a target, no update");
   bool overflow = isOverflow(record);
   if (overflow)
     console.line("step " + std::to_string(record.step) +
@@ -192,7 +197,9 @@ Status Trainer::afterStep(StepRecord record) {
                  shortest(2 * record.lossScale) + ", no update; now " +
                  shortest(record.lossScale));
   record.mfu = utilization.of(1, record.seconds);
-  noteWrite(log->step(record, overflow ? "overflow" : "step"));
+  noteWrite(log->step(record, overflow            ? "overflow"
+                              : record.hasTargets ? "step"
+                                                  : "no_targets"));
   bool logged = isLogged(record.step);
   showProgress(record, logged);
   if (logged && ranks.size() > 1)
@@ -227,7 +234,8 @@ void Trainer::showProgress(const StepRecord &record, bool logged) {
                     double(plan.tokensPerStep()) * double(recentSteps) /
                         recentSeconds,
                     perStep * double(config.train.steps - record.step)};
-  recentLoss.add(record.loss);
+  if (record.hasTargets)
+    recentLoss.add(record.loss);
   shown.meanLoss = recentLoss.mean();
   if (bytesPerToken > 0)
     shown.bitsPerByte = *shown.meanLoss / std::log(2.0) / bytesPerToken;
@@ -281,7 +289,7 @@ Result<TrainEnd> Trainer::loop() {
       reportAnomaly(stall, state.step + 1);
     bool finite =
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
-    if (!finite && !isOverflow(*record))
+    if (!finite && record->hasTargets && !isOverflow(*record))
       return reportNonFinite(*record);
     Result<std::optional<TrainEnd>> stop = synchronizeStep(*record);
     if (!stop)

@@ -117,6 +117,8 @@ private:
   // Before the first step.
   Status prepare();
   Status isolateDocuments();
+  Status checkTargets() const;
+  Status checkTargets(const std::vector<uint64_t> &chosen) const;
   Status openText();
   Status checkSamples();
   Status checkSameRun();
@@ -206,6 +208,8 @@ private:
   /// The windows of an evaluation during training.
   static std::vector<uint64_t> chooseWindows(const RunConfig &config,
                                              const ValidationWindows &windows);
+  /// The windows of the final evaluation.
+  std::vector<uint64_t> finalWindows() const;
   EvaluationRecord recordOf(const char *message) const;
   Status recordEvaluation(const char *message, const EvalResult &result);
   Result<EvalResult> evaluatePositions(const ValidationWindows &held,

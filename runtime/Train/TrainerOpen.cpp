@@ -7,6 +7,7 @@
 #include "runtime/Train/SampleText.h"
 #include "runtime/Train/Trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <unistd.h>
@@ -142,7 +143,44 @@ Status Trainer::isolateDocuments() {
   valDocuments = std::move(*val);
   sampler->isolate(trainDocuments);
   windows->isolate(valDocuments);
-  return {};
+  return checkTargets();
+}
+
+/// A first token of a document is no target. Losses of splits that have no
+/// other tokens would be means of nothing.
+Status Trainer::checkTargets() const {
+  Result<bool> trained = trainDocuments.hasTargets(data.train);
+  if (!trained)
+    return trained.takeError();
+  if (!*trained)
+    return Error{"the training split has no target: each of its " +
+                 std::to_string(data.train.size()) +
+                 " tokens is the first of its document, and "
+                 "data.isolate_documents is true"};
+  if (config.train.evalEvery > 0)
+    if (Status status = checkTargets(chooseWindows(config, *windows)); !status)
+      return status;
+  return checkTargets(finalWindows());
+}
+
+/// The same of windows that are evaluated.
+Status Trainer::checkTargets(const std::vector<uint64_t> &chosen) const {
+  std::vector<int32_t> tokens(size_t(plan.seqLen)), targets = tokens,
+                                                    starts = tokens;
+  for (uint64_t window : chosen) {
+    if (Status status =
+            windows->read(window, tokens.data(), targets.data(), starts.data());
+        !status)
+      return status;
+    if (std::any_of(targets.begin(), targets.end(),
+                    [](int32_t target) { return target >= 0; }))
+      return {};
+  }
+  return Error{"the validation split has no target in the " +
+               std::to_string(chosen.size()) + " windows of " +
+               std::to_string(plan.seqLen) +
+               " tokens that are evaluated: each token is the first of its "
+               "document, and data.isolate_documents is true"};
 }
 
 /// What the first rank decides for all.

@@ -55,6 +55,13 @@ std::vector<uint64_t> Trainer::chooseWindows(const RunConfig &config,
                         uint64_t(config.train.microBatch));
 }
 
+std::vector<uint64_t> Trainer::finalWindows() const {
+  int64_t batches = config.train.finalEvalBatches;
+  return windows->choose(batches == 0
+                             ? windows->size()
+                             : uint64_t(batches) * uint64_t(plan.microBatch));
+}
+
 Status Trainer::validate() {
   console.busy("validating");
   std::vector<uint64_t> chosen = chooseWindows(config, *windows);
@@ -235,11 +242,7 @@ Status Trainer::evaluateAfterSwitch() {
 
 Status Trainer::finalEvaluation() {
   console.busy("validating");
-  uint64_t wanted =
-      config.train.finalEvalBatches == 0
-          ? windows->size()
-          : uint64_t(config.train.finalEvalBatches) * uint64_t(plan.microBatch);
-  std::vector<uint64_t> chosen = windows->choose(wanted);
+  std::vector<uint64_t> chosen = finalWindows();
   Result<EvalResult> result =
       evaluate(model, binding, *windows, chosen, ranks, "the final evaluation");
   if (!result)

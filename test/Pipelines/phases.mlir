@@ -64,9 +64,9 @@
 // BUFFER-LABEL: rt.entry @eval inputs [@tokens, @targets] outputs [@loss]
 // BUFFER-LABEL: rt.entry @accumulate inputs [@tokens, @targets] outputs [@loss]
 // BUFFER-NOT: rt.copy
-// BUFFER-LABEL: rt.entry @update inputs [@hyper] outputs [@grad_norm, @loss_sum_out]
+// BUFFER-LABEL: rt.entry @update inputs [@hyper] outputs [@grad_norm, @loss_sum_out, @target_fraction_sum_out]
 // BUFFER: rt.launch @adamw{{[^ ]*}} ins(%[[W:[^ ,]+]], %[[M:[^ ,]+]], %[[V:[^ ,]+]], {{.*}} outs(%[[W]], %[[M]], %[[V]] :
-// BUFFER-LABEL: rt.entry @step inputs [@tokens, @targets, @hyper] outputs [@loss, @grad_norm, @loss_sum_out]
+// BUFFER-LABEL: rt.entry @step inputs [@tokens, @targets, @hyper] outputs [@loss, @grad_norm, @loss_sum_out, @target_fraction_sum_out]
 // BUFFER-NOT: rt.copy
 
 // PLAN: rt.segment arena @arena size

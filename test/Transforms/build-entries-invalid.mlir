@@ -60,3 +60,24 @@ func.func @model(%x: tensor<f32> {nn.name = "x", nn.role = "parameter", nn.diffe
     -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
   return %x, %x : tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// expected-error @+1 {{the loss is no nn.cross_entropy, nor a sum of those of the same targets, so micro-batches cannot be averaged over their targets}}
+func.func @m(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "parameter"}, %t: tensor<4xi32>, %u: tensor<4xi32>)
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4x8xf32> {nn.name = "logits"}) attributes {nn.train} {
+  %a, %la, %ca = nn.cross_entropy %x, %t : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
+  %b, %lb, %cb = nn.cross_entropy %x, %u : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
+  %sum = nn.add %a, %b : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %sum, %x : tensor<f32>, tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{result `target_fraction` has the name of one that is made here}}
+func.func @m(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "parameter"}, %t: tensor<4xi32>)
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4x8xf32> {nn.name = "logits"}, tensor<f32> {nn.name = "target_fraction"})
+    attributes {nn.train} {
+  %a, %la, %ca = nn.cross_entropy %x, %t : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
+  return %a, %x, %ca : tensor<f32>, tensor<4x8xf32>, tensor<f32>
+}

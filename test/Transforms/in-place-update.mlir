@@ -12,7 +12,7 @@
 // CHECK-SAME: -> (tensor<f32> {nn.name = "grad_norm"}, tensor<f32> {nn.name = "loss_sum_out"}
 // CHECK: %[[MEAN:.*]] = nn.all_reduce %[[SUM]] :
 // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<f32>
-// CHECK: return %{{[^,]*}}, %[[MEAN]], {{.*}}%[[ZERO]] :
+// CHECK: return %{{[^,]*}}, %[[MEAN]], {{.*}}%[[ZERO]], %{{[^,]*}} :
 
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[W:[^:]*]]: tensor<8x8xf32> {{{[^}]*}}nn.name = "wo", nn.role = "parameter"}

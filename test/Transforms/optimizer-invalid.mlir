@@ -72,6 +72,14 @@ func.func @accumulate(
 
 // -----
 
+// expected-error @+1 {{result `target_fraction` of function `accumulate` has type 'tensor<4xf32>', expected 'tensor<f32>'}}
+func.func @accumulate(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}, %x: tensor<f32>)
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "grad.w"}, tensor<4xf32> {nn.name = "target_fraction"}) {
+  return %x, %w, %w : tensor<f32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{result `grad_norm` of function `accumulate` has the name of a tensor of the optimizer}}
 func.func @accumulate(%w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
     -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}, tensor<f32> {nn.name = "grad_norm"}) {

@@ -14,8 +14,11 @@
 // CHECK-SAME: nn.name = "loss_scale_out"
 // CHECK-SAME: nn.name = "skipped_updates_out"
 // CHECK-SAME: nn.name = "grad_norm"
+// CHECK: %[[LOSS:.*]] = nn.all_reduce
+// CHECK: %[[FRACTION:.*]] = nn.all_reduce
 // CHECK: %[[NORM:.*]] = nn.gradient_norm
-// CHECK: %[[NEW:hyper.*]], %[[UNSCALED:.*]], %[[S:.*]], %[[K:.*]], %[[D:.*]] = nn.update_loss_scale %[[HYPER]], %[[NORM]], %{{.*}}, %[[SCALE]], %[[STREAK]], %[[SKIPPED]] {growth_interval = 2000 : i64}
+// CHECK: %[[MEAN:.*]], %{{.*}} = nn.average_step %[[HYPER]], %[[LOSS]], %[[FRACTION]]
+// CHECK: %[[NEW:hyper.*]], %[[UNSCALED:.*]], %[[S:.*]], %[[K:.*]], %[[D:.*]] = nn.update_loss_scale %[[MEAN]], %[[NORM]], %[[LOSS]], %[[SCALE]], %[[STREAK]], %[[SKIPPED]] {growth_interval = 2000 : i64}
 // CHECK: nn.adamw {{.*}} %[[NORM]], %{{[^,]*}}, %[[NEW]] :
 // CHECK: return %[[S]], %[[K]], %[[D]], %[[S]], %[[D]], %[[UNSCALED]],
 

@@ -9,15 +9,18 @@
 // CHECK-SAME: %[[GRAD_A:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "grad.a", nn.role = "gradient"}
 // CHECK-SAME: %[[GRAD_B:[^:]*]]: tensor<4x4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "grad.b", nn.role = "gradient"}
 // CHECK-SAME: %[[LOSS_SUM:[^:]*]]: tensor<f32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "loss_sum", nn.role = "state"}
+// CHECK-SAME: %[[FRACTIONS:[^:]*]]: tensor<f32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "target_fraction_sum", nn.role = "state"}
 // CHECK-SAME: -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "statistic"},
-// CHECK-SAME: tensor<4xf32> {nn.alias = "grad.a"}, tensor<4x4xf32> {nn.alias = "grad.b"}, tensor<f32> {nn.alias = "loss_sum"})
+// CHECK-SAME: tensor<4xf32> {nn.alias = "grad.a"}, tensor<4x4xf32> {nn.alias = "grad.b"}, tensor<f32> {nn.alias = "target_fraction_sum"}, tensor<f32> {nn.alias = "loss_sum"})
 // CHECK: %[[LOSS:.*]] = nn.fill 5.0
 // CHECK-NEXT: %[[LOSS_NEW:.*]] = nn.add %[[LOSS_SUM]], %[[LOSS]]
 // CHECK: %[[GA:.*]] = nn.silu
 // CHECK-NEXT: %[[A:.*]] = nn.add %[[GRAD_A]], %[[GA]]
 // CHECK: %[[GB:.*]] = nn.silu
 // CHECK-NEXT: %[[B:.*]] = nn.add %[[GRAD_B]], %[[GB]]
-// CHECK: return %[[LOSS]], %{{.*}}, %[[A]], %[[B]], %[[LOSS_NEW]]
+// CHECK: %[[FRACTION:.*]] = nn.fill 2.5
+// CHECK-NEXT: %[[FRACTIONS_NEW:.*]] = nn.add %[[FRACTIONS]], %[[FRACTION]]
+// CHECK: return %[[LOSS]], %{{.*}}, %[[A]], %[[B]], %[[FRACTIONS_NEW]], %[[LOSS_NEW]]
 
 // CHECK-LABEL: func.func @update(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 1{{[^>]*}}>, nn.name = "a", nn.role = "parameter"}
@@ -29,17 +32,20 @@
 // CHECK-SAME: %[[GA:[^:]*]]: tensor<4xf32> {{{[^}]*}}nn.name = "grad.a"
 // CHECK-SAME: %[[GB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "grad.b"
 // CHECK-SAME: %[[SUM:[^:]*]]: tensor<f32> {{{[^}]*}}nn.name = "loss_sum"
+// CHECK-SAME: %[[FRACTIONS:[^:]*]]: tensor<f32> {{{[^}]*}}nn.name = "target_fraction_sum"
 // CHECK-SAME: %[[HYPER:[^:]*]]: tensor<8xf32> {nn.name = "hyper", nn.role = "input"}
-// CHECK-SAME: -> (tensor<f32> {nn.name = "grad_norm"}, tensor<f32> {nn.name = "loss_sum_out"},
+// CHECK-SAME: -> (tensor<f32> {nn.name = "grad_norm"}, tensor<f32> {nn.name = "loss_sum_out"}, tensor<f32> {nn.name = "target_fraction_sum_out"},
 // CHECK: %[[MEANA:.*]] = nn.all_reduce %[[GA]]
 // CHECK: %[[MEANB:.*]] = nn.all_reduce %[[GB]]
 // CHECK: %[[LOSS:.*]] = nn.all_reduce %[[SUM]]
+// CHECK: %[[FRACTION:.*]] = nn.all_reduce %[[FRACTIONS]]
 // CHECK: %[[NORM:.*]] = nn.gradient_norm %[[MEANA]], %[[MEANB]]
+// CHECK-NEXT: %[[H:.*]], %[[MEANLOSS:.*]] = nn.average_step %[[HYPER]], %[[LOSS]], %[[FRACTION]]
 // CHECK-NOT: decay
-// CHECK: nn.adamw %[[A]], %[[MA]], %[[VA]], %[[MEANA]], %[[NORM]], %[[LOSS]], %[[HYPER]] :
-// CHECK: nn.adamw %[[B]], %[[MB]], %[[VB]], %[[MEANB]], %[[NORM]], %[[LOSS]], %[[HYPER]] {decay} :
-// CHECK-COUNT-3: nn.fill 0.0
-// CHECK: return %[[NORM]], %[[LOSS]],
+// CHECK: nn.adamw %[[A]], %[[MA]], %[[VA]], %[[MEANA]], %[[NORM]], %[[MEANLOSS]], %[[H]] :
+// CHECK: nn.adamw %[[B]], %[[MB]], %[[VB]], %[[MEANB]], %[[NORM]], %[[MEANLOSS]], %[[H]] {decay} :
+// CHECK-COUNT-4: nn.fill 0.0
+// CHECK: return %[[NORM]], %[[LOSS]], %[[FRACTION]],
 
 // The update of @step reads the means of the sums that its first half makes.
 // CHECK-LABEL: func.func @step(
@@ -62,7 +68,8 @@
 // CHECK: %[[MEANB:.*]] = nn.all_reduce %[[GB]]
 // CHECK: %[[LOSS:.*]] = nn.all_reduce %[[SUM]]
 // CHECK: %[[NORM:.*]] = nn.gradient_norm %[[MEANA]], %[[MEANB]]
-// CHECK: nn.adamw %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[MEANA]], %[[NORM]], %[[LOSS]]
+// CHECK: %{{.*}}, %[[MEANLOSS:.*]] = nn.average_step %{{[^,]*}}, %[[LOSS]],
+// CHECK: nn.adamw %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[MEANA]], %[[NORM]], %[[MEANLOSS]]
 // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<4xf32>
 // CHECK: return %{{[^,]*}}, %{{[^,]*}}, %[[ZERO]], {{.*}}, %[[NORM]], %[[LOSS]],
 
@@ -74,9 +81,10 @@ func.func @accumulate(
     %a: tensor<4xf32> {nn.name = "a", nn.role = "parameter", nn.init = #nn.init<constant, 1.0>},
     %b: tensor<4x4xf32> {nn.name = "b", nn.role = "parameter", nn.init = #nn.init<normal, 0.02>, nn.decay})
     -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "statistic"},
-        tensor<4xf32> {nn.name = "grad.a"}, tensor<4x4xf32> {nn.name = "grad.b"}) {
+        tensor<4xf32> {nn.name = "grad.a"}, tensor<4x4xf32> {nn.name = "grad.b"}, tensor<f32> {nn.name = "target_fraction"}) {
   %loss = nn.fill 5.0 : tensor<f32>
   %ga = nn.silu %a : (tensor<4xf32>) -> tensor<4xf32>
   %gb = nn.silu %b : (tensor<4x4xf32>) -> tensor<4x4xf32>
-  return %loss, %x, %ga, %gb : tensor<f32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>
+  %fraction = nn.fill 2.5 : tensor<f32>
+  return %loss, %x, %ga, %gb, %fraction : tensor<f32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<f32>
 }

@@ -79,6 +79,8 @@ def test_loss_of_a_chunk(rng, vocab, element):
     logits = random(rng, rows, vocab, element=element, scale=4)
     (count,) = run("nn.count_targets {}", [targets], [((), "f32")])
     assert count == (targets >= 0).sum()
+    (fraction,) = run("nn.count_targets {} {{over_all}}", [targets], [((), "f32")])
+    assert fraction == np.float32(count) / np.float32(targets.size)
     dloss = np.float32(0.75)
     losses, dlogits = run(f"nn.cross_entropy_chunk {{}} {{{{first = {first} : i64}}}}",
                           [logits, targets, F32(count), F32(dloss)],

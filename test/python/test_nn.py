@@ -194,6 +194,10 @@ def test_cross_entropy(rng, ignored, element):
     assert_close(lse, want_lse)
     assert_close(loss, want_loss)
     assert count == valid.sum()
+    sums = run("nn.cross_entropy {} {{over_all}}", [logits, targets], [((), "f32"), (ROWS, "f32"), ((), "f32")], element)
+    assert_close(sums[0], ((want_lse - picked) * valid).sum() / valid.size)
+    np.testing.assert_array_equal(sums[1], lse)
+    assert sums[2] == np.float32(valid.sum()) / np.float32(valid.size)
 
     dloss = np.float32(0.7)
     (dlogits,) = run("nn.cross_entropy_backward {}", [F32(dloss), logits, targets, F32(want_lse), F32(count)],
@@ -373,3 +377,14 @@ def test_update_loss_scale(scale, streak, norm, loss, want):
     np.testing.assert_array_equal(got, hyper)
     np.testing.assert_array_equal(unscaled, np.float32(norm) / np.float32(scale))
     assert tuple(float(x) for x in state) == want
+
+
+@pytest.mark.parametrize("count", [0.0, 0.25, 3.0])
+def test_average_step_divides_the_scale_and_the_loss(count):
+    hyper = np.array([1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.5, 40], np.float32)
+    loss = np.float32(1.7 * count)
+    got, mean = run("nn.average_step {}", [hyper, loss, np.float32(count)], [((8,), "f32"), ((), "f32")])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hyper[6] /= np.float32(count)
+        np.testing.assert_array_equal(mean, loss / np.float32(count))
+    np.testing.assert_array_equal(got, hyper)

@@ -4,10 +4,12 @@
 // the trainer looks for. A trainable program has the entries
 //
 //   init                            gives every persistent tensor its value
-//   accumulate(tokens, targets)     adds gradients and loss; output `loss`
-//   update(hyper)                   updates the parameters, then gradients and
-//                                   the loss sum are 0; outputs `grad_norm`,
-//                                   `loss_sum_out`
+//   accumulate(tokens, targets)     adds gradients, loss and the fraction of
+//                                   targets that count; output `loss`
+//   update(hyper)                   divides the sums by that of the fractions
+//                                   and updates the parameters, then all sums
+//                                   are 0; outputs `grad_norm`, `loss_sum_out`,
+//                                   `target_fraction_sum_out`
 //   eval(tokens, targets)           output `loss`
 //   forward(tokens)                 output `logits` [B, S, V]
 //
@@ -30,7 +32,11 @@
 // what was prepared prepared.I.
 //
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
-// scalars: means over the targets that are not negative. Where documents do not
+// scalars. That of eval is the mean over the targets that are not negative.
+// accumulate and step add up micro-batches with different numbers of them:
+// their losses and gradients are sums over these targets divided by the number
+// of all, B * S, and the fraction is that of the targets that are not negative.
+// Where documents do not
 // see each other, accumulate, step, eval and forward also take start, i32
 // [B, S]: the index in its row of the first token of each token's document.
 // Programs in f16 keep
@@ -76,9 +82,12 @@ inline constexpr const char positionsInput[] = "positions";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";
 inline constexpr const char nextLogitsOutput[] = "next_logits";
-/// The global norm of the gradient sums, without the scale of the loss.
+/// The global norm of the gradient sums, without the scale of the loss; it and
+/// the loss sum are means once they are divided by the sum of the fractions.
 inline constexpr const char gradNormOutput[] = "grad_norm";
 inline constexpr const char lossSumOutput[] = "loss_sum_out";
+inline constexpr const char targetFractionSumOutput[] =
+    "target_fraction_sum_out";
 inline constexpr const char lossScaleOutput[] = "loss_scale_out";
 inline constexpr const char skippedUpdatesOutput[] = "skipped_updates_out";
 
@@ -88,6 +97,10 @@ inline constexpr const char skippedUpdatesOutput[] = "skipped_updates_out";
 
 /// The sum of the losses since the last update.
 inline constexpr const char lossSumState[] = "loss_sum";
+/// The sum of the fractions of targets that count; between differentiation and
+/// the optimizer, accumulate has that of its micro-batch as a result.
+inline constexpr const char targetFractionSumState[] = "target_fraction_sum";
+inline constexpr const char targetFractionResult[] = "target_fraction";
 /// By these f16 gradients are kept in range: the scale of the loss, the finite
 /// steps since it last changed, and the steps that were no updates.
 inline constexpr const char lossScaleState[] = "loss_scale";
@@ -140,7 +153,7 @@ enum HyperSlot : int {
   weightDecaySlot,
   /// The largest global gradient norm; 0 switches clipping off.
   maxNormSlot,
-  /// What the gradient sums are multiplied with: 1 / passes.
+  /// What the mean gradients are multiplied with: 1.
   gradScaleSlot,
   /// Of the update, 1-based.
   stepSlot,

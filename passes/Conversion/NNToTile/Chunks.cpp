@@ -83,9 +83,16 @@ struct ConvertCountTargets : KernelPattern<nn::CountTargetsOp> {
                             return x[0] + convert(counts, b.f32());
                           })};
           })[0];
-      b.store(b.reduceAdd(counts), b.view(args[1], {1}), {b.range(0, 1, 0)});
+      Value count = b.reduceAdd(counts);
+      if (op.getOverAll())
+        count = b.map({count}, b.f32(), [&](ArrayRef<Expr> x) {
+          return x[0] / double(elements);
+        });
+      b.store(count, b.view(args[1], {1}), {b.range(0, 1, 0)});
     };
-    KernelSpec spec = {"", "n" + std::to_string(elements), {1, 1, 1}};
+    KernelSpec spec = {op.getOverAll() ? "over_all" : "",
+                       "n" + std::to_string(elements),
+                       {1, 1, 1}};
     return replace(op, rewriter, spec, build);
   }
 };

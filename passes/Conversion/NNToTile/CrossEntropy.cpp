@@ -110,8 +110,10 @@ void CrossEntropyKernel::buildForward(TileBuilder &b,
   b.storeScalar(sums[1], args[4], {program});
 }
 
-/// One program: sums the parts of all programs.
-static void buildMean(TileBuilder &b, int64_t programs, ArrayRef<Value> args) {
+/// One program: sums the parts of all programs. What is `over` so many targets
+/// is divided by their number.
+static void buildMean(TileBuilder &b, int64_t programs,
+                      std::optional<int64_t> over, ArrayRef<Value> args) {
   int64_t tile = pickTile(programs, 1024);
   auto addTiles = [&](Value parts) {
     Value sums = b.forLoop(
@@ -124,8 +126,13 @@ static void buildMean(TileBuilder &b, int64_t programs, ArrayRef<Value> args) {
     return b.reduceAdd(sums);
   };
   Value count = addTiles(args[1]);
-  Value loss = b.map({addTiles(args[0]), count}, b.f32(),
-                     [](ArrayRef<Expr> x) { return x[0] / max(x[1], 1); });
+  Value loss =
+      b.map({addTiles(args[0]), count}, b.f32(), [&](ArrayRef<Expr> x) {
+        return over ? x[0] / double(*over) : x[0] / max(x[1], 1);
+      });
+  if (over)
+    count = b.map({count}, b.f32(),
+                  [&](ArrayRef<Expr> x) { return x[0] / double(*over); });
   Value first = b.range(0, 1, 0);
   b.store(loss, b.view(args[2], {1}), {first});
   b.store(count, b.view(args[3], {1}), {first});
@@ -222,10 +229,16 @@ struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
         {op.getLse().getType(), parts, parts},
         [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
     KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
-    auto mean = cache.launch(
-        rewriter, op, spec, rows.drop_front(),
-        {op.getLoss().getType(), op.getCount().getType()},
-        [&](auto &b, ArrayRef<Value> args) { buildMean(b, programs, args); });
+    std::optional<int64_t> over;
+    if (op.getOverAll()) {
+      over = op.getNumTargets();
+      spec.shape += "_over" + std::to_string(*over);
+    }
+    auto mean = cache.launch(rewriter, op, spec, rows.drop_front(),
+                             {op.getLoss().getType(), op.getCount().getType()},
+                             [&](auto &b, ArrayRef<Value> args) {
+                               buildMean(b, programs, over, args);
+                             });
     rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
     return success();
   }

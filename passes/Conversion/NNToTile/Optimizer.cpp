@@ -170,6 +170,17 @@ static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
   grid.forEachTile(b, {}, updateTile);
 }
 
+/// One program, of scalars: see nn.average_step.
+static void buildAverageStep(TileBuilder &b, ArrayRef<Value> args) {
+  Expr count = b.loadScalar(args[2], {});
+  for (int i = 0; i < training::numHyper; ++i) {
+    Expr value = b.loadScalar(args[0], {i});
+    b.storeScalar(i == training::gradScaleSlot ? value / count : value, args[3],
+                  {i});
+  }
+  b.storeScalar(b.loadScalar(args[1], {}) / count, args[4], {});
+}
+
 /// One program, of scalars: see nn.update_loss_scale.
 static void buildLossScale(TileBuilder &b, int64_t growthInterval,
                            ArrayRef<Value> args) {
@@ -285,6 +296,14 @@ struct ConvertRootOfMean : KernelPattern<nn::RootOfMeanOp> {
   }
 };
 
+struct ConvertAverageStep : KernelPattern<nn::AverageStepOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::AverageStepOp op,
+                                PatternRewriter &rewriter) const override {
+    return replace(op, rewriter, {"", "", {1, 1, 1}}, buildAverageStep);
+  }
+};
+
 struct ConvertUpdateLossScale : KernelPattern<nn::UpdateLossScaleOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::UpdateLossScaleOp op,
@@ -332,6 +351,6 @@ private:
 void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
                                     KernelCache &cache) {
   patterns.add<ConvertGradientNorm, ConvertNormalize, ConvertRootOfMean,
-               ConvertUpdateLossScale, ConvertElementwiseUpdate>(
-      patterns.getContext(), cache);
+               ConvertAverageStep, ConvertUpdateLossScale,
+               ConvertElementwiseUpdate>(patterns.getContext(), cache);
 }

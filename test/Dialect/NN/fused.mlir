@@ -39,6 +39,8 @@ func.func @chunks(%x: tensor<2x64x16xf32>, %w: tensor<16x256xf32>, %t: tensor<2x
   %logits = nn.matmul %a, %w : (tensor<32x16xf32>, tensor<16x256xf32>) -> tensor<32x256xf32>
   // CHECK: %[[C:.*]] = nn.count_targets %{{.*}} : (tensor<2x64xi32>) -> tensor<f32>
   %count = nn.count_targets %t : (tensor<2x64xi32>) -> tensor<f32>
+  // CHECK: nn.count_targets %{{.*}} {over_all} : (tensor<2x64xi32>) -> tensor<f32>
+  %fraction = nn.count_targets %t {over_all} : (tensor<2x64xi32>) -> tensor<f32>
   // CHECK: %[[L:.*]], %dlogits = nn.cross_entropy_chunk %{{.*}}, %{{.*}}, %[[C]], %{{.*}} {first = 64 : i64}
   %losses, %dlogits = nn.cross_entropy_chunk %logits, %t, %count, %dloss {first = 64 : i64}
       : (tensor<32x256xf32>, tensor<2x64xi32>, tensor<f32>, tensor<f32>) -> (tensor<32xf32>, tensor<32x256xf32>)

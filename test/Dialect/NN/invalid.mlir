@@ -332,6 +332,14 @@ func.func @adamw_hyper(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<7xf32>
 
 // -----
 
+func.func @average_hyper(%s: tensor<f32>, %hyper: tensor<7xf32>) {
+  // expected-error @below {{hyper has shape 7, expected 8}}
+  %h, %l = nn.average_step %hyper, %s, %s : (tensor<7xf32>, tensor<f32>, tensor<f32>) -> (tensor<7xf32>, tensor<f32>)
+  return
+}
+
+// -----
+
 func.func @loss_scale_hyper(%s: tensor<f32>, %hyper: tensor<7xf32>) {
   // expected-error @below {{hyper has shape 7, expected 8}}
   %h, %n, %c, %k, %d = nn.update_loss_scale %hyper, %s, %s, %s, %s, %s {growth_interval = 1 : i64}

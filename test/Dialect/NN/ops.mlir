@@ -129,6 +129,9 @@ func.func @loss(%logits: tensor<2x64x256xf32>, %targets: tensor<2x64xi32>) {
   // CHECK: %loss, %lse, %count = nn.cross_entropy %{{.*}}, %{{.*}} : {{.*}} -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
   %loss, %lse, %count = nn.cross_entropy %logits, %targets
       : (tensor<2x64x256xf32>, tensor<2x64xi32>) -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
+  // CHECK: nn.cross_entropy %{{.*}}, %{{.*}} {over_all} :
+  %sum, %lse1, %fraction = nn.cross_entropy %logits, %targets {over_all}
+      : (tensor<2x64x256xf32>, tensor<2x64xi32>) -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
   // CHECK: nn.cross_entropy_backward %loss, %{{.*}}, %{{.*}}, %lse, %count
   %dlogits = nn.cross_entropy_backward %loss, %logits, %targets, %lse, %count
       : (tensor<f32>, tensor<2x64x256xf32>, tensor<2x64xi32>, tensor<2x64xf32>, tensor<f32>)
@@ -164,7 +167,9 @@ func.func @optimizer(%w: tensor<32x48xf32>, %g: tensor<32x48xf32>, %g1: tensor<3
   // CHECK: nn.batch_matmul %[[A]], %unit, %unit {{.*}} : (tensor<32x16xbf16>, tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x48xbf16>
   %b = nn.batch_matmul %a, %x, %x {alpha = 1.0 : f64, batch = 2 : i64, beta = 2.0 : f64}
       : (tensor<32x16xbf16>, tensor<32x48xbf16>, tensor<32x48xbf16>) -> tensor<32x48xbf16>
-  // CHECK: %hyper, %norm_{{[0-9]+}}, %scale, %streak, %skipped = nn.update_loss_scale %{{.*}} {growth_interval = 2000 : i64} :
+  // CHECK: %hyper, %loss = nn.average_step %{{.*}} : (tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<f32>)
+  %mh, %ml = nn.average_step %hyper, %loss, %loss : (tensor<8xf32>, tensor<f32>, tensor<f32>) -> (tensor<8xf32>, tensor<f32>)
+  // CHECK: %hyper_{{[0-9]+}}, %norm_{{[0-9]+}}, %scale, %streak, %skipped = nn.update_loss_scale %{{.*}} {growth_interval = 2000 : i64} :
   %h, %n, %s, %k, %d = nn.update_loss_scale %hyper, %norm, %loss, %loss, %loss, %loss {growth_interval = 2000 : i64}
       : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
       -> (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)

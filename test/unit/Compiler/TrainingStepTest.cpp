@@ -26,7 +26,8 @@ void checkGradients(const std::vector<std::string> &overrides) {
   ASSERT_TRUE(model.program);
   model.run("accumulate");
   float loss = *model.program->findTensor("loss")->as<float>();
-  EXPECT_NEAR(loss, model.referenceLoss(), 1e-4);
+  float fraction = *model.tensor("target_fraction_sum").as<float>();
+  EXPECT_NEAR(loss, fraction * model.referenceLoss(), 1e-4);
 
   double top = 0.0;
   for (const TensorView &view : model.program->tensors())
@@ -54,7 +55,8 @@ void checkGradients(const std::vector<std::string> &overrides) {
     for (size_t element :
          {largest, size_t(model.random() % view->elements())}) {
       const double step = 1e-5;
-      double slope = (model.referenceLoss(index, element, step) -
+      double slope = fraction *
+                     (model.referenceLoss(index, element, step) -
                       model.referenceLoss(index, element, -step)) /
                      (2 * step);
       EXPECT_NEAR(gradient[element], slope,
@@ -64,6 +66,21 @@ void checkGradients(const std::vector<std::string> &overrides) {
     }
   }
   std::printf("%u elements checked\n", checked);
+}
+
+/// The numbers of a first step.
+void setHyper(SmallModel &model) {
+  const float values[8] = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.0f, 1.0f};
+  std::memcpy(model.tensor("hyper").data, values, sizeof values);
+}
+
+/// The bytes of what an update changes.
+std::vector<std::string> snapshot(const SmallModel &model) {
+  std::vector<std::string> bytes;
+  for (const TensorView &view : model.program->tensors())
+    if (view.role == TensorRole::Parameter || !view.state.empty())
+      bytes.emplace_back(static_cast<const char *>(view.data), view.bytes);
+  return bytes;
 }
 
 } // namespace
@@ -144,43 +161,95 @@ TEST(TrainingStep, GateGradients_AreNotZeroAtTheFirstStep) {
 TEST(TrainingStep, NonFiniteGradient_UpdatesNothing) {
   SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
-  const TensorView *hyper = model.program->findTensor("hyper");
-  ASSERT_NE(hyper, nullptr);
-  const float values[8] = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.0f, 1.0f};
-  std::memcpy(hyper->data, values, sizeof values);
+  setHyper(model);
   model.run("accumulate");
   for (const TensorView &view : model.program->tensors())
     if (view.role == TensorRole::Gradient) {
       view.as<float>()[0] = std::nanf("");
       break;
     }
-  std::vector<std::string> before;
-  auto snapshot = [&] {
-    std::vector<std::string> bytes;
-    for (const TensorView &view : model.program->tensors())
-      if (view.role == TensorRole::Parameter || !view.state.empty())
-        bytes.emplace_back(static_cast<const char *>(view.data), view.bytes);
-    return bytes;
-  };
-  before = snapshot();
+  std::vector<std::string> before = snapshot(model);
   ASSERT_FALSE(before.empty());
   model.run("update");
-  EXPECT_EQ(before, snapshot());
+  EXPECT_EQ(before, snapshot(model));
 
   // The gradients were cleared: the next step is sound again.
   model.run("accumulate");
   model.run("update");
-  EXPECT_NE(before, snapshot());
+  EXPECT_NE(before, snapshot(model));
+}
+
+// Lesson 22: the mean of the means of two micro-batches, one of which has a
+// single target, was taken for the mean of all.
+TEST(TrainingStep, UnevenMicroBatches_AddUpToTheMeanOverTargets) {
+  uint64_t seed = testSeed();
+  SmallModel model({}, "fp32", seed);
+  ASSERT_TRUE(model.program);
+  setHyper(model);
+  const TensorView &targets = model.tensor("targets");
+  const std::vector<int32_t> whole(targets.as<int32_t>(),
+                                   targets.as<int32_t>() + targets.elements());
+  // Each micro-batch has the targets from one number to the next: all but one,
+  // one, and none.
+  size_t all = whole.size(), cuts[] = {0, all - 1, all, all};
+  double sum = 0.0;
+  std::vector<double> gradients;
+  for (int part = 0; part < 3; ++part) {
+    for (size_t i = 0; i < all; ++i)
+      targets.as<int32_t>()[i] =
+          i >= cuts[part] && i < cuts[part + 1] ? whole[i] : -1;
+    model.run("eval");
+    double count = double(cuts[part + 1] - cuts[part]);
+    sum += *model.tensor("loss").as<float>() * count;
+    model.run("accumulate");
+  }
+  for (const TensorView &view : model.program->tensors())
+    if (view.role == TensorRole::Gradient)
+      gradients.insert(gradients.end(), view.as<float>(),
+                       view.as<float>() + view.elements());
+  EXPECT_NEAR(*model.tensor("target_fraction_sum").as<float>(), 1, 1e-6);
+  EXPECT_NEAR(*model.tensor("loss_sum").as<float>(), sum / double(all), 1e-5);
+
+  // The same targets in one micro-batch.
+  SmallModel one({}, "fp32", seed);
+  ASSERT_TRUE(one.program);
+  setHyper(one);
+  one.run("accumulate");
+  size_t at = 0;
+  double top = 0.0;
+  for (double gradient : gradients)
+    top = std::max(top, std::fabs(gradient));
+  for (const TensorView &view : one.program->tensors())
+    if (view.role == TensorRole::Gradient)
+      for (size_t i = 0; i < view.elements(); ++i)
+        ASSERT_NEAR(view.as<float>()[i], gradients[at++], 1e-5 * top)
+            << view.name;
+  model.run("update");
+  one.run("update");
+  EXPECT_NEAR(*model.tensor("grad_norm").as<float>(),
+              *one.tensor("grad_norm").as<float>(),
+              1e-5 * *one.tensor("grad_norm").as<float>());
+}
+
+TEST(TrainingStep, StepWithoutTargets_UpdatesNothing) {
+  SmallModel model({}, "fp32", testSeed());
+  ASSERT_TRUE(model.program);
+  setHyper(model);
+  const TensorView &targets = model.tensor("targets");
+  std::fill_n(targets.as<int32_t>(), targets.elements(), -1);
+  std::vector<std::string> before = snapshot(model);
+  model.run("step");
+  EXPECT_EQ(before, snapshot(model));
+  EXPECT_EQ(*model.tensor("target_fraction_sum_out").as<float>(), 0.0f);
+  EXPECT_EQ(*model.tensor("grad_norm").as<float>(), 0.0f);
 }
 
 TEST(TrainingStep, Step_EqualsAccumulateThenUpdateBitwise) {
   uint64_t seed = testSeed();
   SmallModel one({}, "fp32", seed), two({}, "fp32", seed);
   ASSERT_TRUE(one.program && two.program);
-  const float values[8] = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.0f, 1.0f};
   for (SmallModel *model : {&one, &two})
-    std::memcpy(model->program->findTensor("hyper")->data, values,
-                sizeof values);
+    setHyper(*model);
   one.run("step");
   two.run("accumulate");
   two.run("update");

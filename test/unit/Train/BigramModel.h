@@ -11,6 +11,7 @@
 
 #include "runtime/Train/Model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -36,9 +37,11 @@ public:
     views.back().state = "v";
     grad = add("grad.w", {vocab, vocab}, TensorRole::Gradient);
     lossSum = add("loss_sum", {}, TensorRole::State);
+    fractionSum = add("target_fraction_sum", {}, TensorRole::State);
     loss = add("loss", {}, TensorRole::Output);
     gradNorm = add("grad_norm", {}, TensorRole::Output);
     lossSumOut = add("loss_sum_out", {}, TensorRole::Output);
+    fractionSumOut = add("target_fraction_sum_out", {}, TensorRole::Output);
     logits = add("logits", {batch, length, vocab}, TensorRole::Output);
   }
 
@@ -50,6 +53,10 @@ public:
         add("layers.0.attention.gate.statistics", {4}, TensorRole::Output),
         add("layers.0.attention.selected.statistics", {3}, TensorRole::Output)};
   }
+
+  /// Makes it a model whose documents do not see each other, which those of a
+  /// bigram do not anyway: some targets are ignored.
+  void addStarts() { addInts("start", {batch, length}); }
 
   /// Makes it a model whose gradients are scaled, as in fp16. Here the scale is
   /// a number that only overflows change.
@@ -241,18 +248,22 @@ private:
       w[i] = 0.01f * float(int(i * 7919 % 13) - 6);
       m[i] = v[i] = grad[i] = 0;
     }
-    *lossSum = 0;
+    *lossSum = *fractionSum = 0;
     if (scale)
       *scale = firstScale;
   }
 
-  /// The mean loss of the batch; adds its gradient to `into` if given.
-  float meanLoss(float *into) {
-    uint64_t count = 0;
+  /// The number of targets that are not ignored.
+  double countTargets() const {
+    return double(std::count_if(targets, targets + batch * length,
+                                [](int32_t target) { return target >= 0; }));
+  }
+
+  /// The sum of losses divided by `count`; adds its gradient to `into` if
+  /// given.
+  float sumLosses(double count, float *into) {
     double sum = 0;
-    for (uint64_t i = 0; i < batch * length; ++i)
-      count += targets[i] >= 0;
-    for (uint64_t i = 0; i < batch * length && count; ++i) {
+    for (uint64_t i = 0; i < batch * length; ++i) {
       if (targets[i] < 0)
         continue;
       const float *row = w + uint64_t(tokens[i]) * vocab;
@@ -264,14 +275,14 @@ private:
         continue;
       float *g = into + uint64_t(tokens[i]) * vocab;
       for (uint64_t x = 0; x < vocab; ++x)
-        g[x] += float(std::exp(double(row[x])) / total / double(count));
-      g[targets[i]] -= float(1.0 / double(count));
+        g[x] += float(std::exp(double(row[x])) / total / count);
+      g[targets[i]] -= float(1.0 / count);
     }
-    return count ? float(sum / double(count)) : 0.0f;
+    return float(sum / count);
   }
 
   void evaluate() {
-    *loss = meanLoss(nullptr);
+    *loss = sumLosses(std::max(countTargets(), 1.0), nullptr);
     for (size_t i = 0; i < attentionOutputs.size(); ++i)
       std::copy(attention[i].begin(), attention[i].end(), attentionOutputs[i]);
   }
@@ -285,8 +296,10 @@ private:
       found->second();
     if (auto found = slow.find(accumulated); found != slow.end())
       std::this_thread::sleep_for(std::chrono::duration<double>(found->second));
-    *loss = meanLoss(grad);
+    double all = double(batch * length);
+    *loss = sumLosses(all, grad);
     *lossSum += *loss;
+    *fractionSum += float(countTargets() / all);
     if (zeroGradients)
       std::fill(grad, grad + vocab * vocab, 0.0f);
     if (accumulated >= poisonAt && poisonAt >= 0 && accumulated < poisonEnd)
@@ -303,33 +316,35 @@ private:
   Status update() {
     if (Status status = average(grad, vocab * vocab); !status)
       return status;
-    if (Status status = average(lossSum, 1); !status)
-      return status;
+    for (float *sum : {lossSum, fractionSum})
+      if (Status status = average(sum, 1); !status)
+        return status;
     double squares = 0;
     for (uint64_t i = 0; i < vocab * vocab; ++i)
       squares += double(grad[i]) * double(grad[i]);
     *gradNorm = float(std::sqrt(squares));
     *lossSumOut = *lossSum;
+    *fractionSumOut = *fractionSum;
     bool finite = std::isfinite(*gradNorm) && std::isfinite(*lossSum);
-    if (finite)
-      adam();
+    if (finite && *fractionSum > 0)
+      adam(hyper[6] / *fractionSum);
     if (scale) {
       *scale *= finite ? 1.0f : 0.5f;
       *skippedOut += finite ? 0.0f : 1.0f;
       *scaleOut = *scale;
     }
     std::fill(grad, grad + vocab * vocab, 0.0f);
-    *lossSum = 0;
+    *lossSum = *fractionSum = 0;
     return {};
   }
 
-  void adam() {
-    float norm = *gradNorm * hyper[6];
+  void adam(float gradScale) {
+    float norm = *gradNorm * gradScale;
     float clip = hyper[5] > 0 && norm > hyper[5] ? hyper[5] / norm : 1.0f;
     float c1 = 1 - std::pow(hyper[1], hyper[7]);
     float c2 = 1 - std::pow(hyper[2], hyper[7]);
     for (uint64_t i = 0; i < vocab * vocab; ++i) {
-      float g = grad[i] * hyper[6] * clip;
+      float g = grad[i] * gradScale * clip;
       w[i] -= hyper[0] * hyper[4] * w[i];
       m[i] = hyper[1] * m[i] + (1 - hyper[1]) * g;
       v[i] = hyper[2] * v[i] + (1 - hyper[2]) * g * g;
@@ -358,8 +373,8 @@ private:
   std::map<std::string, float *> device;
   std::vector<TensorView> views;
   int32_t *tokens, *targets;
-  float *hyper, *w, *m, *v, *grad, *lossSum, *loss, *gradNorm, *lossSumOut,
-      *logits;
+  float *hyper, *w, *m, *v, *grad, *lossSum, *fractionSum, *loss, *gradNorm,
+      *lossSumOut, *fractionSumOut, *logits;
 };
 
 } // namespace nsa

@@ -69,9 +69,9 @@ TEST(Schedule, Schedule_CountsOptimizerSteps) {
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->passes, 4);
   EXPECT_DOUBLE_EQ(learningRate(train, train.steps - 1), train.lrMin);
-  std::array<float, 8> hyper = hyperParameters(train, 49, plan->passes);
+  std::array<float, 8> hyper = hyperParameters(train, 49);
   EXPECT_EQ(hyper[0], float(train.lrMin));
-  EXPECT_EQ(hyper[6], 0.25f);
+  EXPECT_EQ(hyper[6], 1.0f);
   EXPECT_EQ(hyper[7], 50.0f);
 }
 

@@ -4,6 +4,7 @@
 #define NSA_TEST_UNIT_TRAIN_SMALLRUN_H
 
 #include "lib/Support/Config.h"
+#include "runtime/Data/Sampler.h"
 #include "runtime/Data/Synth.h"
 #include "test/unit/TempDir.h"
 
@@ -29,6 +30,19 @@ inline void makeSmallRun(const TempDir &dir, int64_t batchSize,
   config.train.saveEvery = 5;
   config.train.lr = 0.05;
   config.train.outDir = dir / "runs";
+}
+
+/// Cuts both splits into documents of 1 to 40 tokens, most of them short, which
+/// do not see each other: windows have from none to all of their targets.
+inline void isolateDocuments(Dataset &data, RunConfig &config) {
+  config.data.isolateDocuments = true;
+  for (auto *sources : {&data.trainDocuments, &data.valDocuments}) {
+    DocumentSource &source = sources->front();
+    for (uint64_t at = 0, i = 0; at < source.tokens; ++i) {
+      source.starts.push_back(at);
+      at += i % 30 == 0 ? 40 : i % 7 == 0 ? 5 : 1;
+    }
+  }
 }
 
 } // namespace nsa

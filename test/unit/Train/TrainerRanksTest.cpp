@@ -43,6 +43,10 @@ protected:
     if (!ranks || !data)
       return exitError;
     BigramModel model(2, 8, 16);
+    if (isIsolated) {
+      isolateDocuments(*data, config);
+      model.addStarts();
+    }
     DataVerifier verifier(*data);
     if (!isShrinking)
       verifier.start(1);
@@ -135,6 +139,20 @@ protected:
     return values;
   }
 
+  /// Losses and norms of training and losses of validation to 1e-5.
+  void expectSameLosses(const std::string &name, const std::string &other) {
+    for (auto [file, number] :
+         {std::pair("/training.csv", 1), std::pair("/training.csv", 3),
+          std::pair("/val.csv", 1)}) {
+      std::vector<double> expected = column(other + file, number);
+      std::vector<double> losses = column(name + file, number);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i])
+            << file << " row " << i;
+    }
+  }
+
   /// A field of a rank's heartbeats, of the steps.
   std::vector<double> heartbeats(const std::string &name, int rank,
                                  const std::string &field) {
@@ -168,6 +186,7 @@ protected:
   /// from their manifest.
   int brokenRank = -1;
   bool isShrinking = false;
+  bool isIsolated = false;
 };
 
 // Two GPUs once ran at 100 % and 30 %, and nothing said so. A rank that is slow
@@ -208,20 +227,23 @@ TEST_F(TrainerRanksTest, Ranks_ShareOneBatch) {
     std::string name = "ranks" + std::to_string(size);
     ASSERT_EQ(train(size, name),
               std::vector<int>(size_t(size), int(TrainEnd::Finished)));
-    for (auto [file, number] :
-         {std::pair("training.csv", 1), std::pair("training.csv", 3),
-          std::pair("val.csv", 1)}) {
-      std::vector<double> expected = column(std::string("one/") + file, number);
-      std::vector<double> losses = column(name + "/" + file, number);
-      ASSERT_EQ(losses.size(), expected.size());
-      for (size_t i = 0; i < losses.size(); ++i)
-        EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i])
-            << file << " row " << i;
-    }
+    expectSameLosses(name, "one");
     EXPECT_NE(dir.read("runs/" + name + "/train.log")
                   .find("96 tokens per step = " + std::to_string(size) +
                         " ranks x " + std::to_string(6 / size) + " x 2"),
               std::string::npos);
+  }
+}
+
+// Ranks with unequal numbers of targets once were averaged as equals.
+TEST_F(TrainerRanksTest, UnevenTargets_AnyNumberOfRanksGivesTheSameLosses) {
+  isIsolated = true;
+  config.train.batchSize = 16;
+  for (int size : {1, 2, 4}) {
+    std::string name = "ranks" + std::to_string(size);
+    ASSERT_EQ(train(size, name),
+              std::vector<int>(size_t(size), int(TrainEnd::Finished)));
+    expectSameLosses(name, "ranks1");
   }
 }
 

@@ -4,6 +4,7 @@
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 #include <unistd.h>
 
@@ -101,6 +102,85 @@ TEST_F(TrainerTest, MicroBatches_ChangeOnlyTheRounding) {
   ASSERT_TRUE(train(large, named("b")).ok());
   for (size_t i = 0; i < small.weights().size(); ++i)
     ASSERT_NEAR(small.weights()[i], large.weights()[i], 1e-4);
+}
+
+// Micro-batches with unequal numbers of targets once were averaged as equals.
+TEST_F(TrainerTest, UnevenTargets_AnyMicroBatchGivesTheSameLosses) {
+  isolateDocuments(data, config);
+  config.train.batchSize = 12;
+  config.train.gradClip = 0.5;
+  std::vector<std::vector<float>> tables;
+  std::vector<float> weights;
+  for (int64_t size : {1, 2, 6, 12}) {
+    BigramModel model(uint64_t(size), 8, 16);
+    model.addStarts();
+    config.train.microBatch = size;
+    config.train.evalBatches = int64_t(24 / size);
+    std::string name = std::to_string(size);
+    ASSERT_TRUE(train(model, named(name)).ok());
+    std::vector<float> &numbers = tables.emplace_back();
+    for (const char *file : {"training.csv", "val.csv"}) {
+      std::istringstream lines(dir.read("runs/" + name + "/" + file));
+      std::string line;
+      std::getline(lines, line);
+      while (std::getline(lines, line)) {
+        std::replace(line.begin(), line.end(), ',', ' ');
+        std::istringstream columns(line);
+        float number;
+        // The last column of training.csv is a speed.
+        for (int i = 0; i < 4 && columns >> number; ++i)
+          numbers.push_back(number);
+      }
+    }
+    if (size == 1)
+      weights = model.weights();
+    ASSERT_EQ(numbers.size(), 20 * 4 + 3 * 3);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_NEAR(numbers[i], tables[0][i], 1e-5 * tables[0][i]) << i;
+    for (size_t i = 0; i < weights.size(); ++i)
+      ASSERT_NEAR(model.weights()[i], weights[i], 1e-5);
+  }
+}
+
+TEST_F(TrainerTest, StepWithoutTargets_UpdatesNothingAndIsSaid) {
+  isolateDocuments(data, config);
+  config.train.batchSize = config.train.microBatch = 1;
+  config.train.evalBatches = 8;
+  BigramModel model(1, 8, 16);
+  model.addStarts();
+  ASSERT_TRUE(train(model, named("a")).ok());
+  std::string log = dir.read("runs/a/train.log");
+  size_t line = log.find(": no token of its sequences has a target, no update");
+  ASSERT_NE(line, std::string::npos) << log;
+  EXPECT_NE(dir.read("runs/a/heartbeat_rank0.jsonl").find("\"no_targets\""),
+            std::string::npos);
+  EXPECT_NE(losses("a").find(",nan,"), std::string::npos);
+  EXPECT_EQ(dir.read("runs/a/metrics.json").find("\"train_loss_mean\":null"),
+            std::string::npos);
+  for (float weight : model.weights())
+    ASSERT_TRUE(std::isfinite(weight));
+}
+
+TEST_F(TrainerTest, SplitWithoutTargets_IsRefused) {
+  for (auto [sources, split] : {std::pair(&data.trainDocuments, "training"),
+                                std::pair(&data.valDocuments, "validation")}) {
+    Result<Dataset> opened = Dataset::open(dir / "data");
+    ASSERT_TRUE(opened.ok());
+    data = std::move(*opened);
+    isolateDocuments(data, config);
+    DocumentSource &source = sources->front();
+    source.starts.resize(source.tokens);
+    std::iota(source.starts.begin(), source.starts.end(), 0);
+    BigramModel model(2, 8, 16);
+    model.addStarts();
+    Result<TrainEnd> end = train(model, named(split));
+    ASSERT_FALSE(end.ok());
+    EXPECT_EQ(end.message().find("the " + std::string(split) +
+                                 " split has no target"),
+              0u)
+        << end.message();
+    EXPECT_EQ(end.message().find("\n"), std::string::npos);
+  }
 }
 
 // Non-finite numbers once reached the weights, and the run exited with 0.
@@ -384,12 +464,13 @@ TEST_F(TrainerTest, SignalsBeforeTheRun_Count) {
 }
 
 TEST_F(TrainerTest, WrongPrograms_AreRefusedByName) {
-  class NoHyper final : public Model {
+  class Lacking final : public Model {
   public:
-    explicit NoHyper(BigramModel &inner) : inner(inner) {}
+    Lacking(BigramModel &inner, std::string missing)
+        : inner(inner), missing(std::move(missing)) {}
     Status run(std::string_view entry) override { return inner.run(entry); }
     bool hasEntry(std::string_view entry) const override {
-      return entry != "update";
+      return entry != missing;
     }
     const std::vector<TensorView> &tensors() const override {
       return inner.tensors();
@@ -400,15 +481,20 @@ TEST_F(TrainerTest, WrongPrograms_AreRefusedByName) {
     }
     const TensorView *output(std::string_view e,
                              std::string_view n) const override {
-      return inner.output(e, n);
+      return n == missing ? nullptr : inner.output(e, n);
     }
     uint64_t hash() const override { return 0; }
     BigramModel &inner;
+    std::string missing;
   };
   BigramModel inner(2, 8, 16);
-  NoHyper model(inner);
-  EXPECT_EQ(TrainBinding::create(model).message(),
+  EXPECT_EQ(TrainBinding::create(Lacking(inner, "update")).message(),
             "the artefact cannot be trained: it has no entry 'update'");
+  EXPECT_EQ(
+      TrainBinding::create(Lacking(inner, "target_fraction_sum_out")).message(),
+      "the artefact cannot be trained: an earlier version compiled it, "
+      "which averages micro-batches by their number and not by their "
+      "targets; compile it again");
 }
 
 } // namespace
