@@ -376,10 +376,6 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
       binder.bind<float>(true, training::updateEntry, training::hyperInput,
                          DataType::F32, {training::numHyper});
   binding.gradNorm = scalar(training::updateEntry, training::gradNormOutput);
-  if (model.output(training::updateEntry, training::lossSumOutput) &&
-      !model.output(training::updateEntry, training::targetFractionSumOutput))
-    binder.fail("an earlier version compiled it, which averages micro-batches "
-                "by their number and not by their targets; compile it again");
   binding.lossSum = scalar(training::updateEntry, training::lossSumOutput);
   binding.fractionSum =
       scalar(training::updateEntry, training::targetFractionSumOutput);

@@ -6,6 +6,7 @@
 #include "lib/Support/Process.h"
 #include "lib/Support/Stages.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
@@ -84,8 +85,31 @@ withoutOptions(const std::vector<std::string> &arguments,
   return kept;
 }
 
+/// Versions before this one averaged micro-batches by their number, and not by
+/// their targets: their programs add up something else.
+static Result<Artifact> openArtifact(const std::string &path) {
+  Result<Artifact> artifact = Artifact::open(path);
+  if (!artifact)
+    return artifact;
+  auto has = [&](const char *name) {
+    const auto &tensors = *artifact->root().tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [&](const auto *tensor) {
+      return tensor->name()->string_view() == name;
+    });
+  };
+  if (has(training::lossSumState) && !has(training::targetFractionSumState))
+    return Error{"the artefact '" + path +
+                 "' was compiled by an earlier version, whose steps are no "
+                 "means over targets; compile it again"};
+  return artifact;
+}
+
 /// Starts the ranks with this command line, and waits for them.
 static int launchRanks(const CommandLine &line, int argc, char **argv) {
+  // All would say the same.
+  if (!line.artefact.empty())
+    if (Result<Artifact> artifact = openArtifact(line.artefact); !artifact)
+      return fail(artifact.message());
   LaunchOptions options;
   options.endsProcess = true;
   options.ranks = line.numRanks;
@@ -237,7 +261,7 @@ static void addFacts(CommandLine &line, const Program &program,
 /// Opens the artefact, which must be that of the configuration.
 static Result<Artifact> openArtifact(const CommandLine &line,
                                      const RunConfig &config) {
-  Result<Artifact> artifact = Artifact::open(line.artefact);
+  Result<Artifact> artifact = openArtifact(line.artefact);
   if (!artifact)
     return artifact;
   if (Status status = checkAgreement(config, *artifact); !status)
