@@ -5,6 +5,7 @@
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
 
 #define DEBUG_TYPE "nsa-build-entries"
@@ -73,26 +74,41 @@ static LogicalResult checkNoMarks(func::FuncOp model) {
   return success();
 }
 
-/// A loss that can be added up over micro-batches in place of a mean, or null
-/// if it is no sum of cross entropies of the same targets. `last` is one of
-/// them.
+/// The loss as one that can be added up over micro-batches, in place of a mean;
+/// null if it is no sum of cross entropies of the same targets. `last` is one
+/// of them.
 static Value buildLossSum(Value loss, nn::CrossEntropyOp &last) {
-  OpBuilder builder(loss.getContext());
-  builder.setInsertionPointAfterValue(loss);
-  if (auto sum = loss.getDefiningOp<nn::AddOp>()) {
-    Value lhs = buildLossSum(sum.getLhs(), last);
-    Value rhs = lhs ? buildLossSum(sum.getRhs(), last) : Value();
-    return rhs ? nn::AddOp::create(builder, sum.getLoc(), lhs, rhs).getOutput()
-               : Value();
+  DenseSet<Value> needed = {loss};
+  SmallVector<Operation *> terms;
+  for (Operation &op : llvm::reverse(*loss.getParentBlock())) {
+    auto isNeeded = [&](Value value) { return needed.contains(value); };
+    if (llvm::none_of(op.getResults(), isNeeded))
+      continue;
+    auto entropy = dyn_cast<nn::CrossEntropyOp>(op);
+    if (isa<nn::AddOp>(op))
+      needed.insert_range(op.getOperands());
+    else if (!entropy || isNeeded(entropy.getLse()) ||
+             isNeeded(entropy.getCount()) ||
+             (last && last.getTargets() != entropy.getTargets()))
+      return {};
+    terms.push_back(&op);
+    if (entropy)
+      last = entropy;
   }
-  auto mean = loss.getDefiningOp<nn::CrossEntropyOp>();
-  if (!mean || loss != mean.getLoss() ||
-      (last && last.getTargets() != mean.getTargets()))
+  if (llvm::any_of(needed, llvm::IsaPred<BlockArgument>))
     return {};
-  // What else reads the mean or the count keeps it.
-  last = cast<nn::CrossEntropyOp>(builder.clone(*mean));
-  last.setOverAll(true);
-  return last.getLoss();
+  // What else reads a mean or a count keeps it.
+  OpBuilder builder(loss.getContext());
+  IRMapping sums;
+  for (Operation *term : llvm::reverse(terms)) {
+    builder.setInsertionPointAfter(term);
+    Operation *sum = builder.clone(*term, sums);
+    if (auto entropy = dyn_cast<nn::CrossEntropyOp>(sum)) {
+      entropy.setOverAll(true);
+      last = entropy;
+    }
+  }
+  return sums.lookup(loss);
 }
 
 /// Micro-batches are added up: the loss becomes a sum over targets, and which

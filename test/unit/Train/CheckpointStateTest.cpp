@@ -164,7 +164,7 @@ TEST_F(CheckpointState, ValueNotFinite_IsNotRead) {
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.message().find(
                 "optimizer.safetensors' has a value that is not finite: "
-                "'loss_sum'[0] is nan"),
+                "'target_fraction_sum'[0] is nan"),
             std::string::npos)
       << opened.message();
 }
@@ -217,11 +217,11 @@ TEST_F(CheckpointState, FilesOfDeadProcesses_AreRemoved) {
 }
 
 TEST_F(CheckpointState, Size_IsThatOfTheTensors) {
-  // w, m.w and v.w of 4x4, and a scalar.
-  EXPECT_EQ(checkpointSize(model).bytes, 3u * 64 + 4);
-  EXPECT_EQ(checkpointSize(model).largestFile, 2u * 64 + 4);
+  // w, m.w and v.w of 4x4, and two scalars.
+  EXPECT_EQ(checkpointSize(model).bytes, 3u * 64 + 8);
+  EXPECT_EQ(checkpointSize(model).largestFile, 2u * 64 + 8);
   model.sharing = 4;
-  EXPECT_EQ(checkpointSize(model).bytes, 64u + 4 * 128 + 4);
+  EXPECT_EQ(checkpointSize(model).bytes, 64u + 4 * 128 + 8);
   EXPECT_EQ(checkpointSize(model).largestFile, 128u);
 }
 

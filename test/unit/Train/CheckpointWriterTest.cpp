@@ -74,7 +74,8 @@ TEST_F(CheckpointWriterTest, Snapshot_HoldsWhatCheckpointsHold) {
   std::vector<std::string> names;
   for (const TensorView &tensor : (*snapshot)->tensors())
     names.push_back(tensor.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"w", "m.w", "v.w", "loss_sum"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"w", "m.w", "v.w", "loss_sum",
+                                             "target_fraction_sum"}));
   EXPECT_EQ((*snapshot)->hash(), model.hash());
   EXPECT_FALSE((*snapshot)->run("step"));
 }

@@ -122,7 +122,7 @@ TEST_F(TrainerSaveTest, DiskIsFullAtTheEnd_IsAnError) {
       << end.message();
   limitFiles(old.rlim_cur);
   EXPECT_NE(read("a/train.log")
-                .find("warning: a file of a checkpoint takes 32,772 bytes, but "
+                .find("warning: a file of a checkpoint takes 32,776 bytes, but "
                       "this process may write 8,000 (ulimit -f): no save can "
                       "succeed"),
             std::string::npos)
