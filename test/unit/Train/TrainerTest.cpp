@@ -144,6 +144,12 @@ TEST_F(TrainerTest, UnevenTargets_AnyMicroBatchGivesTheSameLosses) {
 
 TEST_F(TrainerTest, StepWithoutTargets_UpdatesNothingAndIsSaid) {
   isolateDocuments(data, config);
+  // Half of the windows have documents of one token alone.
+  DocumentSource &source = data.trainDocuments.front();
+  source.starts.clear();
+  for (uint64_t at = 0; at < source.tokens;
+       at += at < source.tokens / 2 ? 1 : 40)
+    source.starts.push_back(at);
   config.train.batchSize = config.train.microBatch = 1;
   config.train.evalBatches = 8;
   BigramModel model(1, 8, 16);
