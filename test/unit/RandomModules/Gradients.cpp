@@ -2,6 +2,7 @@
 
 #include "test/unit/RandomModules/Gradients.h"
 #include "dialects/NN/NNAttributes.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "test/unit/RandomModules/Inputs.h"
 #include "test/unit/RandomModules/Oracle.h"
 
@@ -55,6 +56,8 @@ public:
 
 private:
   std::vector<Tensor> makePrimalInputs();
+  /// What the entry adds to a persistent tensor.
+  Tensor getAdded(const std::string &name);
   /// The gradient of the target at this position in the list of targets.
   Tensor getGradient(unsigned target, unsigned position);
   double evaluateAt(const std::vector<Tensor> &inputs,
@@ -83,18 +86,25 @@ std::vector<Tensor> GradientCheck::makePrimalInputs() {
   return inputs;
 }
 
-Tensor GradientCheck::getGradient(unsigned target, unsigned position) {
-  if (!nn::isTrainable(model))
-    return joint.getResults()[model.getNumResults() + position];
-  // The entry adds the gradient to what was there.
-  std::string name = "grad." + argumentName(model, target);
-  Tensor gradient = arguments[*nn::findArgument(function, name)];
-  for (double &x : gradient.data)
+Tensor GradientCheck::getAdded(const std::string &name) {
+  Tensor added = arguments[*nn::findArgument(function, name)];
+  for (double &x : added.data)
     x = -x;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (nn::getResultAlias(function, i) == name)
-      for (size_t e = 0; e < gradient.data.size(); ++e)
-        gradient.data[e] += joint.getResults()[i].data[e];
+      for (size_t e = 0; e < added.data.size(); ++e)
+        added.data[e] += joint.getResults()[i].data[e];
+  return added;
+}
+
+Tensor GradientCheck::getGradient(unsigned target, unsigned position) {
+  if (!nn::isTrainable(model))
+    return joint.getResults()[model.getNumResults() + position];
+  Tensor gradient = getAdded("grad." + argumentName(model, target));
+  // The model's loss is a mean over its targets.
+  double fraction = getAdded(training::targetFractionSumState).data[0];
+  for (double &x : gradient.data)
+    x /= fraction > 0 ? fraction : 1;
   return gradient;
 }
 
