@@ -93,6 +93,7 @@ def test_bytes_of_text_are_those_of_the_files(scorer, tmp_path):
     made.train_from_iterator(texts, trainer)
     made.save(str(tmp_path / "tokenizer.json"))
     blind = Oracle(scorer, lambda context: -1)
+    (tmp_path / "state.json").write_text("{}")
     blind.text, blind.is_isolated = Text(tmp_path, ""), False
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     with pytest.MonkeyPatch.context() as patch:
