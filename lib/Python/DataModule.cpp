@@ -16,11 +16,19 @@ using namespace nsa;
 
 namespace {
 
+/// A value in a message: itself if it is short.
+std::string shown(const py::object &value) {
+  std::string text = py::repr(value).cast<std::string>();
+  if (text.size() <= 60 && text.find('\n') == std::string::npos)
+    return text;
+  return "a " + py::type::of(value).attr("__name__").cast<std::string>();
+}
+
 /// An argument of Python as text; `what` it is, in messages.
 std::string takeText(const py::object &value, const char *what) {
   if (!py::isinstance<py::str>(value))
-    throw PythonError(kInputError, std::string(what) + " must be text, not " +
-                                       py::repr(value).cast<std::string>());
+    throw PythonError(kInputError,
+                      std::string(what) + " must be text, not " + shown(value));
   return value.cast<std::string>();
 }
 
@@ -31,8 +39,7 @@ std::string takePath(const py::object &value) {
         .cast<std::string>();
   } catch (py::error_already_set &error) {
     raiseFrom(error, kInputError,
-              "the directory must be a path, not " +
-                  py::repr(value).cast<std::string>());
+              "the directory must be a path, not " + shown(value));
   }
 }
 
@@ -44,7 +51,7 @@ uint64_t takeCount(const py::object &value, const char *what) {
     py::error_already_set error;
     raiseFrom(error, kInputError,
               std::string(what) + " must be a whole number in 0..2^64-1, not " +
-                  py::repr(value).cast<std::string>());
+                  shown(value));
   }
   return count;
 }

@@ -21,6 +21,7 @@ class CPUExecutable : public Executable {
 public:
   CPUExecutable(const Artifact &artifact, const RuntimeOptions &options)
       : source(artifact), options(options) {}
+  ~CPUExecutable() override { forgetLostThreads(); }
 
   /// Everything that can fail.
   Status load();
@@ -34,7 +35,7 @@ public:
   Status upload(const Slice &) override { return {}; }
   Status download(const Slice &) override { return {}; }
   uint64_t allocatedBytes() const override;
-  int threads() const override { return pool->threads(); }
+  int threads() const override { return pool ? pool->threads() : 0; }
   std::string gemmLibrary() const override {
     return blas ? "OpenBLAS (" + blas->core() + ")" : "";
   }
@@ -63,6 +64,7 @@ private:
   Status loadKernels();
   Status loadBlas();
   Status startThreads();
+  bool forgetLostThreads();
   /// Where a slice lies while the entry that is resolved or runs has these
   /// bindings.
   char *address(const Slice &slice) const {
@@ -217,6 +219,14 @@ Status CPUExecutable::startThreads() {
   return {};
 }
 
+/// After a fork, leaves the pool of the parent where it is; whether it did.
+bool CPUExecutable::forgetLostThreads() {
+  if (!pool || pool->hasThreads())
+    return false;
+  static_cast<void>(pool.release());
+  return true;
+}
+
 //===----------------------------------------------------------------------===//
 // Resolving commands
 //===----------------------------------------------------------------------===//
@@ -337,6 +347,10 @@ Status CPUExecutable::bind(unsigned index, const Bindings &bindings) {
 }
 
 RunResult CPUExecutable::start(unsigned entry) {
+  // An earlier start of threads may have failed, too.
+  if (forgetLostThreads() || !pool)
+    if (Status status = startThreads(); !status)
+      return RunFailure{std::nullopt, status.message()};
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
   stopped = {};

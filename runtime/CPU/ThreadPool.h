@@ -9,6 +9,7 @@
 #ifndef NSA_RUNTIME_CPU_THREADPOOL_H
 #define NSA_RUNTIME_CPU_THREADPOOL_H
 
+#include "lib/Support/Fork.h"
 #include "nsa/Support/Result.h"
 
 #include <atomic>
@@ -55,6 +56,11 @@ public:
 
   int threads() const { return int(handles.size()); }
 
+  /// Whether its threads are there: not in a child of the process that started
+  /// them. Without, a pool is good for nothing; even its end would wait for
+  /// them.
+  bool hasThreads() const { return generation == forkGeneration(); }
+
   /// Runs `job` on the leader and waits for its end.
   void execute(CallableRef<> job);
 
@@ -77,6 +83,7 @@ private:
   void work();
 
   std::vector<pthread_t> handles;
+  const uint64_t generation = forkGeneration();
 
   // The job that the leader waits for.
   std::mutex jobMutex;

@@ -1,6 +1,7 @@
 //===- Session.cpp - entries called with arrays ---------------------------===//
 
 #include "nsa/Runtime/Session.h"
+#include "lib/Support/Fork.h"
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
@@ -210,11 +211,26 @@ Session::create(const Artifact &artifact, const RuntimeOptions &options) {
   return std::unique_ptr<Session>(new Session(std::move(*program), device));
 }
 
+Session::Session(Program program, Device device)
+    : loaded(std::move(program)), place(device), generation(forkGeneration()) {}
+
+Status Session::checkProcess() const {
+  if (place.kind == Device::Kind::CPU || generation == forkGeneration())
+    return {};
+  return Error{loaded.artifact().name() +
+               ": was loaded on a GPU by the process that this one was forked "
+               "from, and works only there; load it here, in a process that "
+               "was started by 'spawn'"};
+}
+
 Status Session::run(const EntryInfo &entry,
                     const std::vector<Binding> &bindings,
                     std::optional<uint64_t> stream,
                     const std::vector<uint64_t> &producers, void *scratch) {
+  NoFork noFork;
   std::lock_guard<std::mutex> lock(mutex);
+  if (Status status = checkProcess(); !status)
+    return status;
   if (Status status = loaded.bind(entry, bindings, scratch); !status)
     return status;
   if (stream && producers.empty() && loaded.canEnqueue())
@@ -250,7 +266,10 @@ Status Session::call(std::string_view entry,
 
 Status Session::use(const EntryInfo *entry,
                     const std::function<Status(Program &)> &action) {
+  NoFork noFork;
   std::lock_guard<std::mutex> lock(mutex);
+  if (Status status = checkProcess(); !status)
+    return status;
   if (entry)
     if (Status status = loaded.bind(*entry, {}); !status)
       return status;

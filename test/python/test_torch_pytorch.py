@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 import nsa.torch as nt  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
 from torch import library  # noqa: E402
+import torch._dynamo.testing  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_support import DEVICE, SIZES, VECTOR, WIDE, check_attention, phi_parameters, seed, tensors  # noqa: E402, F401
 
@@ -51,6 +52,19 @@ def test_compile_dynamic_length_is_the_same():
     for length in (33, 40, 57):
         inputs = [x.detach() for x in tensors(1, length, 4, 2, 16, 16)]
         torch.testing.assert_close(compiled(*inputs), layer(*inputs))
+
+
+def test_compile_does_not_trace_kernels_where_it_has_given_up():
+    inputs = [x.detach() for x in tensors(*VECTOR)[:3]]
+    counter = torch._dynamo.testing.CompileCounter()
+
+    @torch._dynamo.disable(recursive=False)
+    def call():
+        return torch.ops.nsa.attend(*inputs, None, None, "#nsa.window<8>", None)[0]
+
+    got = torch.compile(lambda: call(), backend=counter)()
+    assert torch.equal(got, nt.window_attention(*inputs, window=8))
+    assert counter.frame_count == 0
 
 
 def test_dynamic_shapes_compile_once(monkeypatch):

@@ -22,6 +22,7 @@ import changes
 import checkpoints
 import commands
 import datasets
+import forks
 import kills
 import poison
 import ranks
@@ -34,7 +35,7 @@ from lab import ROOT, Crashed, Lab, Silent, Wrong
 
 ROWS = [kills.Kills(), writes.Writes(), artefacts.Artefacts(), checkpoints.Checkpoints(), datasets.Shards(),
         datasets.Manifests(), sources.Sources(), changes.Changes(), starts.Starts(), commands.Commands(), poison.Poison(),
-        ranks.Ranks(), strangers.Strangers(), signals.Signals()]
+        ranks.Ranks(), strangers.Strangers(), forks.Forks(), signals.Signals()]
 COLUMNS = ["row", "made", "as they should", "silent", "by signal", "otherwise wrong"]
 
 

@@ -107,11 +107,14 @@ public:
              const std::function<Status(Program &)> &action);
 
 private:
-  Session(Program program, Device device)
-      : loaded(std::move(program)), place(device) {}
+  Session(Program program, Device device);
+
+  /// What is wrong with calls in a child of the process that loaded it.
+  Status checkProcess() const;
 
   Program loaded;
   const Device place;
+  const uint64_t generation;
   std::mutex mutex;
 };
 

@@ -7,9 +7,10 @@ import re
 import sys
 import warnings
 
+from nsa._arguments import optional, path as _path, shown, takes, text as _text, texts
 from nsa._files import open_file
-from nsa._module import Module, _path
-from nsa._runtime import Artifact, InputError, RunError, cached, is_cache_off, read_artifact
+from nsa._module import Module
+from nsa._runtime import Artifact, InputError, OptionError, RunError, cached, is_cache_off, read_artifact
 
 try:
     _compiler = importlib.import_module("nsa._compiler")
@@ -88,8 +89,8 @@ def _read_source(source, name):
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return source.encode(), name or "module.mlir"
     if not isinstance(source, (str, os.PathLike)):
-        raise InputError(f"the source is a {type(source).__name__}, expected text, a path, bytes or a Module")
-    path = _path(source)
+        raise InputError(f"the source is {shown(source)}, expected text, a path, bytes or a Module")
+    path = _path("the source", source)
     try:
         with open_file(path) as file:
             text = file.read()
@@ -100,6 +101,16 @@ def _read_source(source, name):
     return text, name or path
 
 
+def _check_options(options):
+    """The compiler says what is wrong with options, but for values that no option has."""
+    for key, value in options.items():
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            if not (each is None or isinstance(each, (str, bool, int, float, os.PathLike))):
+                raise OptionError(f"option '{key}' is {shown(value)}, expected a text, a number, True or False, or a list of "
+                                  "these")
+
+
+@takes(name=optional(_text), gradients=texts)
 def compile(source, *, name=None, target="cpu", gradients=(), threads=0, seed=0, check_finite=False, poison=False,
             blas_library="", device=0, **options):
     """Compile MLIR to a Module.
@@ -135,20 +146,23 @@ def compile(source, *, name=None, target="cpu", gradients=(), threads=0, seed=0,
     12.0
     """
     source, name = _read_source(source, name)
-    if isinstance(gradients, str):
-        raise InputError(f"gradients is the string '{gradients}', expected a list of names")
-    compilation = _Compilation(source, name, {"target": target, "gradients": list(gradients), **options})
+    options = {"target": target, "gradients": gradients, **options}
+    _check_options(options)
+    compilation = _Compilation(source, name, options)
     runtime = dict(threads=threads, seed=seed, check_finite=check_finite, poison=poison, blas_library=blas_library,
                    device=device)
     return Module(Artifact(compilation.artifact(), name), runtime, compilation)
 
 
+@takes(phase=_text, name=optional(_text))
 def compile_to(phase, source, *, name=None, **options):
     """The IR after a phase (one of PHASES and, for a GPU, GPU_PHASES), as text; the options are those of compile."""
     source, name = _read_source(source, name)
+    _check_options(options)
     return _Compilation(source, name, options).ir(phase)
 
 
+@takes(name=optional(_text))
 def load(artifact, *, name=None, threads=0, seed=0, check_finite=False, poison=False, blas_library="", device=0):
     """A Module from an artefact (.nsax): a path, or the contents as bytes.
 
@@ -160,12 +174,14 @@ def load(artifact, *, name=None, threads=0, seed=0, check_finite=False, poison=F
     if isinstance(artifact, (bytes, bytearray, memoryview)):
         return Module(Artifact(bytes(artifact), name or "artifact"), runtime)
     if not isinstance(artifact, (str, os.PathLike)):
-        raise InputError(f"the artefact is a {type(artifact).__name__}, expected a path or bytes")
-    return Module(read_artifact(_path(artifact)), runtime)
+        raise InputError(f"the artefact is {shown(artifact)}, expected a path or bytes")
+    return Module(read_artifact(_path("the artefact", artifact)), runtime)
 
 
 def load_bytes(artifact, **keywords):
     """A Module from the contents of a .nsax file; see load."""
+    if not isinstance(artifact, (bytes, bytearray, memoryview)):
+        raise InputError(f"the artefact is {shown(artifact)}, expected bytes")
     return load(bytes(artifact), **keywords)
 
 

@@ -2,8 +2,6 @@
 
 import numpy
 
-from nsa._runtime import InputError
-
 
 def draw(logits, random, temperature, top_k, top_p):
     """An id by its logits [vocab]: of the `top_k` most likely ones (0: all), the fewest that have the part `top_p` of the
@@ -19,15 +17,6 @@ def draw(logits, random, temperature, top_k, top_p):
     target = random.random() * sums[min(kept, len(sums)) - 1]
     place = min(int(numpy.searchsorted(sums, target, side="right")), len(sums) - 1)
     return place if isinstance(order, slice) else int(order[place])
-
-
-def check_sampling(tokens, temperature, top_k, top_p):
-    for name, value, good, expected in (("tokens", tokens, tokens >= 1, "1 or more"),
-                                        ("temperature", temperature, 0 <= temperature < float("inf"), "0 or more"),
-                                        ("top_k", top_k, top_k >= 0, "0 or more"),
-                                        ("top_p", top_p, 0 < top_p <= 1, "more than 0 and at most 1")):
-        if not good:
-            raise InputError(f"{name} is {value}, expected {expected}")
 
 
 class Generator:

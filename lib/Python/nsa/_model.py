@@ -6,9 +6,10 @@ import os
 
 import numpy
 
+from nsa._arguments import array, optional, path, real, shown, takes, text, texts, truth, whole
 from nsa._compile import _compiler, _need_compiler, compile, load
-from nsa._generate import Generator, check_sampling
-from nsa._module import Module, _path
+from nsa._generate import Generator
+from nsa._module import Module
 from nsa._runtime import InputError, RunError, open_weights
 from nsa._text import Text
 
@@ -28,7 +29,7 @@ class _Parameters(collections.abc.MutableMapping):
 
     def __setitem__(self, name, value):
         self._check(name)
-        self._module.write(name, numpy.asarray(value))
+        self._module.write(name, value)
         self.changed.add(name)
 
     def __delitem__(self, name):
@@ -44,8 +45,20 @@ class _Parameters(collections.abc.MutableMapping):
         return f"<{len(self)} parameters: {', '.join(self._names[:4])}{', ...' if len(self) > 4 else ''}>"
 
     def _check(self, name):
-        if name not in self._names:
+        if not isinstance(name, str) or name not in self._names:
             raise KeyError(name)
+
+
+def _list_prompts(prompts):
+    """Prompts, and whether it was one alone."""
+    if isinstance(prompts, str):
+        return [prompts], True
+    try:
+        given = list(prompts)
+    except (TypeError, RuntimeError, NotImplementedError):
+        raise InputError(f"prompts is {shown(prompts)}, expected a text, ids, or a list of these") from None
+    single = bool(given) and all(not isinstance(prompt, str) and array("prompts", prompt).ndim == 0 for prompt in given)
+    return ([array("prompts", prompts)], True) if single else (given, False)
 
 
 class Model:
@@ -70,12 +83,13 @@ class Model:
     another model than the artefact, and wrong ids; RunError if the machine cannot run it.
     """
 
+    @takes(checkpoint=path, target=optional(text), micro_batch=optional(whole(1)), precision=optional(text))
     def __init__(self, checkpoint, *, artifact=None, target=None, micro_batch=None, precision=None, **options):
         compiled = {"target": target, "micro_batch": micro_batch, "precision": precision, "seq_len": options.get("seq_len")}
         given = [name for name, value in compiled.items() if value is not None]
         if artifact is not None and given:
             raise InputError(f"artifact is compiled, and {', '.join(given)} cannot be chosen for it: leave out one or the other")
-        weights = open_weights(_path(checkpoint))
+        weights = open_weights(checkpoint)
         self._weights = weights
         self._generators = {}
         #: The folder of the checkpoint.
@@ -144,7 +158,7 @@ class Model:
         `ids` are integers [T] or [B, T], T <= seq_len, as for loss. Returns a float32
         array [T, vocab] or [B, T, vocab].
         """
-        single = numpy.ndim(ids) == 1
+        single = array("ids", ids).ndim == 1
         ids = self._check(ids, 1, self.seq_len)
         rows, length = self.module.tensors[self._ids][1]
         logits = numpy.empty((*ids.shape, self.vocab), numpy.float32)
@@ -163,6 +177,9 @@ class Model:
             inputs = {**inputs, "start": numpy.zeros_like(ids)}
         return self.module.run(entry, inputs)
 
+    @takes(tokens=whole(1), temperature=real("0 or more", lambda value: value >= 0), top_k=whole(),
+           top_p=real("more than 0 and at most 1", lambda value: 0 < value <= 1), seed=whole(0, (1 << 64) - 1),
+           ignore_end=truth, context=optional(whole(1)))
     def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), ignore_end=False,
                  context=None):
         """What follows prompts, token by token.
@@ -184,22 +201,21 @@ class Model:
         Errors: InputError for an empty prompt, one that does not fit the context with its
         continuation, ids that the model does not have, and a text where ids are none.
         """
-        check_sampling(tokens, temperature, top_k, top_p)
-        stop = [stop] if isinstance(stop, str) else list(stop)
-        single = isinstance(prompts, str) or numpy.ndim(prompts[0] if len(prompts) else 0) == 0 and not any(
-            isinstance(prompt, str) for prompt in prompts)
-        given = [prompts] if single else list(prompts)
-        texts = [isinstance(prompt, str) for prompt in given]
-        if stop and not all(texts):
+        stop = [stop] if isinstance(stop, str) else texts("stop", stop)
+        given, single = _list_prompts(prompts)
+        are_texts = [isinstance(prompt, str) for prompt in given]
+        if stop and not all(are_texts):
             raise InputError("stop is for texts, and a prompt is ids")
         text = self._text
-        if any(texts) and text.kind != "tokenizer" and self.vocab != 256:
+        if any(are_texts) and text.kind != "tokenizer" and self.vocab != 256:
             raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
                              "give prompts as ids")
         end = None if ignore_end else text.end
         context = context or 4 * self.seq_len
         ids = [text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
         ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
+        if not ids:
+            raise InputError("prompts is an empty list, expected at least one")
 
         def is_done(row, drawn):
             return drawn[-1] == end or bool(stop) and any(string in text.decode(drawn) for string in stop)
@@ -209,7 +225,7 @@ class Model:
             length *= 2
         generator = self._generator(len(ids), context, min(length, max(context, self.seq_len)))
         results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
-        for row, is_text in enumerate(texts):
+        for row, is_text in enumerate(are_texts):
             if results[row][-1] == end:
                 results[row].pop()
             if is_text:
@@ -223,7 +239,8 @@ class Model:
         return Text(self.checkpoint, self.config)
 
     def _check_prompt(self, number, ids, tokens, context):
-        if not len(ids):
+        ids = array(f"prompt {number}", ids)
+        if not ids.size:
             raise InputError(f"prompt {number} is empty: it needs at least one token")
         ids = self._check(ids, 1, 1 << 30)
         if len(ids) != 1:
@@ -249,7 +266,7 @@ class Model:
         return Generator(module)
 
     def _check(self, ids, least, most):
-        ids = numpy.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
+        ids = array("ids", ids)
         if not numpy.issubdtype(ids.dtype, numpy.integer):
             raise InputError(f"ids are {ids.dtype}, expected integers")
         if ids.ndim not in (1, 2):
@@ -263,6 +280,7 @@ class Model:
         return ids
 
 
+@takes(config=text, name=text)
 def model_text(config, name="config.yaml"):
     """The text of the model that a configuration (YAML or JSON text) describes, as nsa-model writes it."""
     return _need_compiler().model_text(config, name)

@@ -2,13 +2,15 @@
 
 import inspect
 import operator
-import os
 import sys
-import threading
 
 import numpy
 
+from nsa._arguments import array, path as _path, shown, takes, text, whole
+from nsa._locks import forkable_lock
 from nsa._runtime import InputError, OptionError, RunError, load as _load
+
+_loading = forkable_lock()
 
 _NUMPY_TYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "i64": "int64", "u8": "uint8"}
 _TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i32": "int32", "i64": "int64", "u8": "uint8"}
@@ -34,8 +36,10 @@ def _find_torch(arrays):
 
 def _handle(stream):
     """A stream as the driver's number: an int, or what has one as PyTorch's and cuda.core's streams have."""
-    if stream is None or isinstance(stream, int):
-        return stream
+    if stream is None:
+        return None
+    if isinstance(stream, int):
+        return whole(0, (1 << 64) - 1)("stream", stream)
     if hasattr(stream, "__cuda_stream__"):
         protocol = stream.__cuda_stream__
         return int((protocol() if callable(protocol) else protocol)[1])
@@ -151,10 +155,6 @@ class Entry:
         return numpy.empty(shape, _bf16() if kind == "bf16" else _NUMPY_TYPES[kind])
 
 
-def _path(path):
-    return os.fsdecode(os.fspath(path))
-
-
 def _number(end):
     def convert(value):
         number = operator.index(value)
@@ -162,6 +162,11 @@ def _number(end):
             raise ValueError(number)
         return number
     return convert
+
+
+def _library(value):
+    """A path, or none where it is empty."""
+    return _path("blas_library", value) if not isinstance(value, str) or value else ""
 
 
 def _truth(value):
@@ -172,7 +177,7 @@ def _truth(value):
 
 _RUNTIME = {"threads": (_number(1 << 31), "a number from 0"), "seed": (_number(1 << 64), "a number from 0"),
             "check_finite": (_truth, "True or False"), "poison": (_truth, "True or False"),
-            "blas_library": (_path, "a path"), "device": (_number(1 << 31), "a number from 0")}
+            "blas_library": (_library, "a path"), "device": (_number(1 << 31), "a number from 0")}
 
 
 def _checked(runtime, target):
@@ -182,11 +187,15 @@ def _checked(runtime, target):
         convert, expected = _RUNTIME[key]
         try:
             checked[key] = convert(value)
-        except (TypeError, ValueError):
-            raise OptionError(f"option '{key}' takes {expected}, not {value!r}") from None
+        except (TypeError, ValueError, RuntimeError):
+            raise OptionError(f"option '{key}' takes {expected}, not {shown(value)}") from None
     if target == "cpu" and checked["device"]:
         raise OptionError("option 'device' has no effect for the target 'cpu'")
     return checked
+
+
+#: Sizes with larger ones do not fit any address.
+_MOST_EXTENT = (1 << 48) - 1
 
 
 class Module:
@@ -202,7 +211,6 @@ class Module:
         self._runtime = _checked(runtime, artifact.target)
         self._compilation = compilation
         self._loaded = None
-        self._lock = threading.Lock()
         #: {entry: (input names, output names)}
         self.entries = artifact.entries
         #: {tensor: (type, shape, role)}
@@ -227,11 +235,12 @@ class Module:
     @property
     def program(self):
         """The program loaded on this machine. RunError if that cannot be."""
-        with self._lock:
+        with _loading:
             if self._loaded is None:
                 self._loaded = _load(self._artifact, **self._runtime)
             return self._loaded
 
+    @takes(name=text)
     def entry(self, name):
         """The Entry of this name, whatever methods a module has."""
         if name not in self._methods:
@@ -254,7 +263,7 @@ class Module:
 
     def save(self, path):
         """Write the .nsax file, whole or not at all."""
-        self._artifact.save(_path(path))
+        self._artifact.save(_path("path", path))
 
     @property
     def extents(self):
@@ -277,24 +286,32 @@ class Module:
         if sorted(extents) != sorted(names):
             raise InputError(f"{self.name} is given the extents ({', '.join(sorted(extents))}), expected "
                              f"({', '.join(names)})")
-        return Module(self._artifact.with_extents([extents[name] for name in names]), self._runtime, self._compilation)
+        values = [whole(0, _MOST_EXTENT)(name, extents[name]) for name in names]
+        return Module(self._artifact.with_extents(values), self._runtime, self._compilation)
 
+    @takes(entry=text)
     def run(self, entry, inputs):
         """Run an entry on copies: {input: NumPy array} -> {output: NumPy array}.
 
         Any order of elements will do. bf16 takes float32, rounded to nearest even, or its
         bits as uint16, and comes back as float32.
         """
-        return self.program.run(entry, inputs)
+        if not isinstance(inputs, dict):
+            raise InputError(f"inputs is {shown(inputs)}, expected a dict of arrays by name")
+        return self.program.run(entry, {text("the name of an input", name): array(f"input '{name}'", value)
+                                        for name, value in inputs.items()})
 
+    @takes(name=text)
     def read(self, name):
         """A copy of a named tensor, for example a parameter, as a NumPy array (bf16 as float32)."""
         return self.program.read(name)
 
+    @takes(name=text, value=array)
     def write(self, name, value):
         """Overwrite a named tensor."""
         self.program.write(name, value)
 
+    @takes(phase=text)
     def ir(self, phase):
         """The IR after a phase (one of nsa.PHASES and, for a GPU, nsa.GPU_PHASES), as text.
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -127,6 +129,22 @@ TEST_F(CUDASessionTest, Call_UsesArraysOnTheGPUWithoutCopies) {
     EXPECT_EQ(std::vector<float>(arrays->y, arrays->y + 64), expected(*arrays));
     EXPECT_EQ(arrays->loss[0], arrays->y[0]);
   }
+}
+
+TEST_F(CUDASessionTest, CallInAChild_IsAnError) {
+  std::unique_ptr<Session> session = open();
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    DeviceArrays arrays(1);
+    Status status = session->call("eval", arrays.arguments());
+    bool isNamed =
+        !status && status.message().find("forked from") != std::string::npos;
+    ::_exit(isNamed ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 TEST_F(CUDASessionTest, CallOnAStream_DoesNotWait) {

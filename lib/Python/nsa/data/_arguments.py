@@ -4,6 +4,7 @@ import numbers
 import operator
 import os
 
+from nsa._arguments import shown
 from nsa._runtime import InputError
 
 
@@ -12,7 +13,7 @@ def whole(name, value, least=0, most=2**63 - 1):
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} must be a whole number, not {value!r:.80}") from None
+        raise InputError(f"{name} must be a whole number, not {shown(value)}") from None
     if not least <= number <= most:
         raise InputError(f"{name} must be in {least}..{most}, not {number}")
     return number
@@ -21,7 +22,7 @@ def whole(name, value, least=0, most=2**63 - 1):
 def fraction(name, value):
     """`value` as a number in [0, 1)."""
     if not isinstance(value, numbers.Real) or not 0 <= value < 1:
-        raise InputError(f"{name} must be in [0, 1), not {value!r:.80}")
+        raise InputError(f"{name} must be in [0, 1), not {shown(value)}")
     return float(value)
 
 
@@ -30,9 +31,9 @@ def path(name, value):
     try:
         found = os.fsdecode(value)
     except TypeError:
-        raise InputError(f"{name} must be a path, not {value!r:.80}") from None
+        raise InputError(f"{name} must be a path, not {shown(value)}") from None
     if "\0" in found:
-        raise InputError(f"{name} must be a path, which has no NUL: {found!r:.80}")
+        raise InputError(f"{name} must be a path, which has no NUL: {shown(found)}")
     return found
 
 
@@ -43,4 +44,4 @@ def paths(value):
     try:
         return [path("each of the inputs", one) for one in value]
     except TypeError:
-        raise InputError(f"the inputs must be paths, not {value!r:.80}") from None
+        raise InputError(f"the inputs must be paths, not {shown(value)}") from None

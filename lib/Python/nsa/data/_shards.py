@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nsa._arguments import shown
 from nsa._files import open_file
 from nsa._runtime import InputError, ShardWriter, __version__
 from nsa.data._arguments import path, whole
@@ -54,7 +55,7 @@ def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokeniz
     An id that is not below the vocabulary is an nsa.InputError that names it, its document and its position.
     """
     if not isinstance(overwrite, (bool, np.bool_)):
-        raise InputError(f"overwrite must be True or False, not {overwrite!r:.80}")
+        raise InputError(f"overwrite must be True or False, not {shown(overwrite)}")
     vocabulary, shard_tokens = whole("vocabulary", vocabulary), whole("shard_tokens", shard_tokens)
     end_of_text = whole("end_of_text", end_of_text, -1, max(vocabulary - 1, 0))
     writer = ShardWriter(path("output", output), bool(overwrite), vocabulary, shard_tokens)

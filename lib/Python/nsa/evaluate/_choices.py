@@ -2,8 +2,10 @@
 
 import json
 
+from nsa._arguments import instance, path as _path, takes
 from nsa._files import open_file
 from nsa._runtime import InputError
+from nsa.evaluate._scores import Scorer
 
 # Names that data sets have for the same.
 _CONTEXT, _QUESTION = ("context", "ctx"), ("question", "query")
@@ -57,6 +59,7 @@ def _read_item(line, place):
     return context, choices, answer
 
 
+@takes(path=_path)
 def read_items(path):
     """[(context, choices, index of the right one)] of a file of JSON lines."""
     try:
@@ -95,6 +98,7 @@ def _fit(scorer, start, context, both, place):
     return ids, length, shared > len(ids) - length
 
 
+@takes(scorer=instance(Scorer), path=_path)
 def choices(scorer, path):
     """Accuracy on multiple choice as HellaSwag is scored.
 

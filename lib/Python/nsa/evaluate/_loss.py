@@ -5,12 +5,13 @@ import math
 
 import numpy
 
+from nsa._arguments import instance, optional, path, takes, text, whole
 from nsa._runtime import InputError
 from nsa.data import Shards
 from nsa.data._arguments import paths
 from nsa.data._sources import list_units
 from nsa.data._tokenizer import EncodeError
-from nsa.evaluate._scores import check_vocabulary
+from nsa.evaluate._scores import Scorer, check_vocabulary
 
 
 # Tokens of a data set that are looked at together.
@@ -130,6 +131,7 @@ class _Sums:
                  "loss": total / count} for power, (count, total) in sorted(self._sums.items())]
 
 
+@takes(scorer=instance(Scorer), shards=optional(path), split=text, text_key=text, windows=whole())
 def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windows=0):
     """The loss of a checkpoint on a data set, or on text.
 

@@ -4,8 +4,11 @@ import dataclasses
 
 import numpy
 
+from nsa._arguments import instance, takes, whole
 from nsa._runtime import InputError
-from nsa.evaluate._scores import check_vocabulary
+from nsa.evaluate._scores import MOST_IDS, Scorer, check_vocabulary
+
+_ARGUMENTS = {"scorer": instance(Scorer), "samples": whole(1), "seed": whole(0, (1 << 64) - 1), "max_distance": whole()}
 
 # The shortest distance that is asked over.
 _SHORTEST = 8
@@ -87,6 +90,7 @@ def _ask(scorer, questions, exact, **more):
     return {**describe([sum(column) for column in zip(*counts.values())]), **more, "by_distance": rows}
 
 
+@takes(**_ARGUMENTS, pairs=whole(1), vocab=whole(0, MOST_IDS))
 def recall(scorer, *, samples=32, seed=1, pairs=4, vocab=0, max_distance=0):
     """Multi-query associative recall (arXiv 2312.04927): keys with values, filler, each key again with its value.
 
@@ -111,6 +115,7 @@ def recall(scorer, *, samples=32, seed=1, pairs=4, vocab=0, max_distance=0):
     return _ask(scorer, questions, exact=False, pairs=pairs, chance=1 / len(alphabet.values))
 
 
+@takes(**_ARGUMENTS, vocab=whole(0, MOST_IDS))
 def copying(scorer, *, samples=32, seed=1, vocab=0, max_distance=0):
     """Drawn ids, then the same again, of which each but the first is an answer; the distance is how many there are."""
     alphabet = _Alphabet(scorer, vocab)
@@ -125,6 +130,7 @@ def copying(scorer, *, samples=32, seed=1, vocab=0, max_distance=0):
     return _ask(scorer, questions, exact=True, chance=1 / len(ids))
 
 
+@takes(**_ARGUMENTS)
 def needle(scorer, *, samples=32, seed=1, max_distance=0):
     """A number told somewhere in text of drawn sentences, and asked for at its end.
 

@@ -2,9 +2,13 @@
 
 import numpy
 
+from nsa._arguments import array, optional, several, takes, whole
 from nsa._model import Model
 from nsa._runtime import InputError
 from nsa._text import Text
+
+# No vocabulary is larger.
+MOST_IDS = 1 << 20
 
 # Logits of a window that are looked at together.
 _ELEMENTS = 1 << 22
@@ -19,6 +23,7 @@ class Scorer:
     sequences of `length` tokens, of the training's length if it is None.
     """
 
+    @takes(seq_len=optional(whole(1)))
     def __init__(self, checkpoint, *, artifact=None, seq_len=None, **options):
         self._checkpoint = checkpoint
         self._options = {**options, "artifact": artifact}
@@ -34,6 +39,14 @@ class Scorer:
         self.text = Text(self._model.checkpoint, self._model.config)
         #: Whether documents that share a window do not see each other.
         self.is_isolated = "start" in self._model.module.entries["forward"][0]
+
+    def _check(self, name, row):
+        row, vocab = array(name, row), self.model().vocab
+        if row.ndim != 1 or len(row) < 2 or not numpy.issubdtype(row.dtype, numpy.integer):
+            raise InputError(f"{name} is {row.dtype} of shape {row.shape}, expected 2 or more integers")
+        if row.min() < 0 or row.max() >= vocab:
+            raise InputError(f"{name} has ids from {row.min()} to {row.max()}, expected 0 to {vocab - 1}")
+        return row.astype(numpy.int32)
 
     def model(self, length=None):
         """The model for sequences up to `length`, 64 times a power of two, or the longest."""
@@ -61,7 +74,7 @@ class Scorer:
         `rows` are arrays of 2 to longest + 1 ids. Returns for each (nats [ids - 1], whether it is
         the likeliest [ids - 1]).
         """
-        rows = [numpy.asarray(row, numpy.int32) for row in rows]
+        rows = [self._check(f"rows[{i}]", row) for i, row in enumerate(several("rows", rows, "a list of rows"))]
         if not rows:
             return
         model = self.model(max(len(row) for row in rows) - 1)

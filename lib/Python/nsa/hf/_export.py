@@ -8,6 +8,7 @@ import shutil
 import tempfile
 
 from nsa import _safetensors
+from nsa._arguments import path, takes, truth
 from nsa._runtime import InputError, model_config, open_weights
 from nsa._text import Text
 from nsa.hf._families import family_of, find_names, joined_shape, read_config, write_weight
@@ -153,6 +154,7 @@ def _find_original(weights, config, origin, seq_len):
     return described, find_names(family, config, parameter_shapes(config))
 
 
+@takes(checkpoint=path, folder=path, overwrite=truth, original=truth)
 def export(checkpoint, folder, *, overwrite=False, original=False):
     """Writes a checkpoint of nsa-train as a folder that transformers reads with trust_remote_code.
 
@@ -160,7 +162,7 @@ def export(checkpoint, folder, *, overwrite=False, original=False):
     of the model of transformers that nsa-import made the checkpoint of, and need no code. Files appear in the folder
     when all are written; those of a model that was there are replaced, links by files. Returns the number of parameters.
     """
-    weights, folder = open_weights(os.fsdecode(os.fspath(checkpoint))), os.fsdecode(os.fspath(folder))
+    weights = open_weights(checkpoint)
     config, origin = json.loads(weights.model_config), find_origin(weights.path)
     text = Text(weights.path, weights.config)
     seq_len = int(re.search(r"^  seq_len: (\d+)$", weights.config, re.M)[1])

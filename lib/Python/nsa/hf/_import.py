@@ -8,6 +8,7 @@ import tempfile
 import numpy
 
 from nsa import _safetensors
+from nsa._arguments import path, shown, takes, texts
 from nsa._files import open_file
 from nsa._runtime import InputError, model_config, token_bytes, write_weights
 from nsa.hf import _families
@@ -106,9 +107,10 @@ def _write(run, files, *arguments):
 
 def _check_choice(name, value, choices):
     if value not in choices:
-        raise InputError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}")
+        raise InputError(f"{name} is {shown(value)}, expected {' or '.join(map(repr, choices))}")
 
 
+@takes(folder=path, run=path, settings=texts)
 def import_model(folder, run, *, attention="dense", rotary="halves", seq_len=None, seed=1, settings=()):
     """Writes a model of transformers as the checkpoint of a new run directory. Returns the checkpoint's folder.
 
@@ -120,12 +122,11 @@ def import_model(folder, run, *, attention="dense", rotary="halves", seq_len=Non
     Names and shapes of all parameters are compared with the configuration before anything is
     written; after an error there is no run directory.
     """
-    folder, run = os.fsdecode(os.fspath(folder)), os.fsdecode(os.fspath(run))
     _check_choice("attention", attention, ("dense", "nsa"))
     _check_choice("rotary", rotary, ("halves", "pairs"))
     for name, value in (("seed", seed), ("seq_len", 1 if seq_len is None else seq_len)):
         if type(value) is not int or value < 0:
-            raise InputError(f"{name} is {value!r}, expected a whole number")
+            raise InputError(f"{name} is {shown(value)}, expected a whole number")
     if os.path.lexists(run):
         raise InputError(f"'{run}' exists already: a new folder is needed")
     path, settings, files = os.path.join(folder, "config.json"), list(settings), {}

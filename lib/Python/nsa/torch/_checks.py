@@ -1,12 +1,15 @@
 """What is wrong with the tensors of a call, in one sentence with both numbers."""
 
-import math
 import re
 
 import torch
 
+from nsa._arguments import shown
 from nsa._runtime import InputError
 from nsa.torch._sources import ELEMENTS, compressed_rows
+
+#: Sizes are integers of 32 bits in programs.
+_MOST = (1 << 31) - 1
 
 #: Widths of heads that a GPU's kernels are made for.
 GPU_WIDTHS = range(16, 257, 16)
@@ -20,11 +23,16 @@ def check_tensors(names, tensors):
     for name, tensor in zip(names, tensors):
         if not isinstance(tensor, torch.Tensor):
             raise InputError(f"{name} is a {type(tensor).__name__}, expected a tensor")
+        if tensor.layout != torch.strided:
+            raise InputError(f"{name} has the layout {tensor.layout}, expected a dense tensor")
+        if tensor.device.type not in ("cpu", "cuda"):
+            raise InputError(f"{name} lies on {tensor.device}, expected the CPU or a CUDA GPU")
 
 
 def check_scale(scale):
-    if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
-        raise InputError(f"scale is {scale!r}, expected a finite number or None")
+    is_number = isinstance(scale, (int, float)) and not isinstance(scale, bool) and abs(scale) < 1e300
+    if scale is not None and not is_number:
+        raise InputError(f"scale is {shown(scale)}, expected a finite number or None")
 
 
 def _check_shape(name, tensor, expected):
@@ -57,8 +65,6 @@ def _check_query(q):
     _check_rank("q", q, "[B, T, Hq, Dk]")
     if q.dtype not in ELEMENTS:
         raise InputError(f"q is {q.dtype}, expected one of {', '.join(map(str, ELEMENTS))}")
-    if q.device.type not in ("cpu", "cuda"):
-        raise InputError(f"q lies on {q.device}, expected the CPU or a CUDA GPU")
     _check_width("q", q)
 
 
@@ -94,18 +100,35 @@ def check_sizes(block, stride, select_block=None):
 
 
 def check_phi(phi):
-    if phi not in ("mean", "linear", "mlp"):
-        raise InputError(f"phi is '{phi}', expected one of mean, linear, mlp")
+    if not isinstance(phi, str) or phi not in ("mean", "linear", "mlp"):
+        raise InputError(f"phi is {shown(phi)}, expected one of mean, linear, mlp")
+
+
+def check_rotary(rotary):
+    if rotary is None:
+        return
+    check_tensors(["rotary"], [rotary])
+    if rotary.requires_grad:
+        raise InputError("rotary requires a gradient, which it does not have")
+
+
+def float_gates(gates):
+    """As kernels take them."""
+    if not gates.is_floating_point():
+        raise InputError(f"gates are {gates.dtype}, expected a floating-point type")
+    return gates if gates.dtype == torch.float32 else gates.float()
 
 
 def check_at_least(name, value, least):
     if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
-        raise InputError(f"{name} is {value!r}, expected an integer")
+        raise InputError(f"{name} is {shown(value)}, expected an integer")
     if value < least:
         raise InputError(f"{name} is {value}, expected at least {least}")
+    if isinstance(value, int) and value > _MOST:
+        raise InputError(f"{name} is {value}, expected at most {_MOST}")
 
 
-def _check_counts(count, initial, local):
+def check_counts(count, initial, local):
     """Blocks that a query selects."""
     for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0)):
         check_at_least(name, value, least)
@@ -143,7 +166,7 @@ def _check_indices(indices, q, groups):
 def check_select(q, k, lse, start, block, stride, select_block, count, initial, local):
     _check_query(q)
     check_sizes(block, stride, select_block)
-    _check_counts(count, initial, local)
+    check_counts(count, initial, local)
     _check_start(start, q)
     _check_heads(q, k, k, compressed_rows(q.shape[1], block, stride, start is not None))
     _check_shape("lse", lse, (q.shape[0], q.shape[2], q.shape[1]))
@@ -181,7 +204,7 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, start, si
     block, stride, select_block, count, initial, local, window = sizes
     _check_query(q)
     check_sizes(block, stride, select_block)
-    _check_counts(count, initial, local)
+    check_counts(count, initial, local)
     check_at_least("window", window, 1)
     _check_start(start, q)
     for suffix, k, v in (("_cmp", kc, vc), ("_slc", ks, vs), ("_win", kw, vw)):
@@ -189,8 +212,7 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, start, si
         _check_shape("v" + suffix, v, vc.shape)
         _check_shape("k" + suffix, k, kc.shape)
     _check_shape("gates", gates, (*q.shape[:3], 3))
-    if not gates.is_floating_point():
-        raise InputError(f"gates are {gates.dtype}, expected a floating-point type")
+    float_gates(gates)
     if gates.device != q.device:
         raise InputError(f"gates lie on {gates.device}, expected {q.device}, as q does")
     check_compress(kc, key_parameters, phi, block, stride, name="k_cmp")

@@ -2,10 +2,14 @@
 
 import torch
 
+from nsa._arguments import real, shown, takes, whole
+from nsa._runtime import InputError
 from nsa.torch import _autograd
 from nsa.torch import _operators  # registers torch.ops.nsa
-from nsa.torch._checks import check_at_least, check_scale, check_sizes, check_tensors
+from nsa.torch._checks import (check_at_least, check_counts, check_phi, check_rotary, check_scale, check_sizes,
+                               check_tensors)
 from nsa.torch._packed import starts_of
+from nsa.torch._transforms import is_plain
 
 _INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win")
 
@@ -22,7 +26,8 @@ def _cast(names, *tensors):
 
 def _cast_all(name, q, parameters):
     """The parameters of phi, as _cast has them."""
-    parameters = list(parameters)
+    if not isinstance(parameters, (list, tuple)):
+        raise InputError(f"{name} is {shown(parameters)}, expected a list of tensors")
     return parameters and list(_cast(["q", *[f"{name}[{i}]" for i in range(len(parameters))]], q, *parameters)[1:])
 
 
@@ -30,7 +35,7 @@ def _attend(q, k, v, indices, visibility, scale, cu_seqlens):
     q, k, v = _cast("qkv", q, k, v)
     check_scale(scale)
     start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
-    attend = _autograd.attend if _autograd.is_plain((q, k, v, indices, start)) else torch.ops.nsa.attend
+    attend = _autograd.attend if is_plain((q, k, v, indices, start)) else torch.ops.nsa.attend
     return attend(q, k, v, indices, start, visibility, scale)
 
 
@@ -46,10 +51,11 @@ def compress(x, *, block, stride, phi="mean", parameters=(), cu_seqlens=None):
     token o is row o // stride + i, and rows that are no block are 0.
     """
     check_sizes(block, stride)
+    check_phi(phi)
     [x], weights = _cast("x", x), _cast_all("parameters", x, parameters)
     start = None if cu_seqlens is None else starts_of(cu_seqlens, x)
-    is_plain = _autograd.is_plain((x, *weights, start))
-    return (_autograd if is_plain else torch.ops.nsa).compress(x, weights, start, phi, block, stride)
+    operators = _autograd if is_plain((x, *weights, start)) else torch.ops.nsa
+    return operators.compress(x, weights, start, phi, block, stride)
 
 
 def compressed_attention(q, k, v, *, block, stride, scale=None, cu_seqlens=None):
@@ -71,10 +77,13 @@ def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2,
     behind the last; with `cu_seqlens` they count from the beginning of a query's sequence. There is no gradient.
     """
     check_tensors(("q", "k", "lse"), (q, k, lse))
+    check_at_least("select_block", select_block, 1)
+    check_sizes(block, stride, select_block)
+    check_counts(count, initial, local)
     check_scale(scale)
     q, k = _cast("qk", q.detach(), k.detach())
     start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
-    select = _operators.select if _autograd.is_plain((q, k, lse, start)) else torch.ops.nsa.select
+    select = _operators.select if is_plain((q, k, lse, start)) else torch.ops.nsa.select
     return select(q, k, lse.detach(), start, block, stride, select_block, count, initial, local, scale)
 
 
@@ -114,7 +123,8 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
 
     `cu_seqlens`, int32 [sequences + 1], packs sequences that do not see each other behind one another in a
     batch of 1: 0, then where each ends, T at last. Positions, compressed blocks and selected blocks then count from
-    the beginning of a sequence. It lies where q does, or on the CPU.
+    the beginning of a sequence. It lies where q does, or on the CPU. Tokens that a query does not see change no bit of
+    its output as long as they are finite.
 
     One tensor may be several arguments (k_cmp is k_slc): its gradient is the sum. Results
     repeat bit for bit. A second derivative is an error.
@@ -122,20 +132,32 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     tensors = _cast(_INPUTS, q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win)
     check_tensors(["gates"], [gates])
     check_scale(scale)
+    check_phi(phi)
     keys, values = _cast_all("key_parameters", q, key_parameters), _cast_all("value_parameters", q, value_parameters)
+    check_rotary(rotary.detach() if isinstance(rotary, torch.Tensor) and not torch.is_grad_enabled() else rotary)
     sizes = [block, stride, select_block, count, initial, local, window]
     start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
-    leaves = (*tensors, gates, *keys, *values)
-    if _autograd.is_plain((*leaves, rotary, start)) and all(type(size) is int for size in sizes):
+    if is_plain((*tensors, gates, *keys, *values, rotary, start)) and all(type(size) is int for size in sizes):
         return _autograd.attention([*tensors, gates], keys, values, rotary, start, sizes, phi, scale)
-    inputs = (*tensors, gates, keys, values, rotary, start, sizes, phi, scale)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in leaves):
-        return torch.ops.nsa.attention(*inputs)[0]
-    return torch.ops.nsa.attention_inference(*inputs)
+    check_at_least("select_block", select_block, 1)
+    check_sizes(block, stride, select_block)
+    check_counts(count, initial, local)
+    check_at_least("window", window, 1)
+    return torch.ops.nsa.attention_inference(*tensors, gates, keys, values, rotary, start, sizes, phi, scale)
 
 
+@takes(length=whole(0, 1 << 31), width=whole(2, 1 << 20), base=real("a positive number", lambda value: value > 0))
 def rotary_table(length, width, base=10000.0, device=None):
     """Cosines and sines [length, width / 2, 2] of position * base^(-2 i / width), for attention's `rotary`."""
+    try:
+        device = None if device is None else torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(f"device is {shown(device)}, expected a device of PyTorch") from error
+    return make_rotary_table(length, width, base, device)
+
+
+def make_rotary_table(length, width, base, device):
+    """rotary_table of arguments that are right."""
     angles = torch.outer(torch.arange(length, dtype=torch.float64),
                          base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width))
     return torch.stack([angles.cos(), angles.sin()], -1).to(torch.float32).to(device)

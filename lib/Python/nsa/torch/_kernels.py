@@ -6,11 +6,12 @@ import importlib.util
 import math
 import operator
 import os
-import threading
 
 import torch
 
+from nsa._arguments import truth
 from nsa._compile import compile, has_ptxas
+from nsa._locks import forkable_lock
 from nsa._runtime import InputError, load
 
 #: Whether one program serves every batch and length on GPUs, too, as it does on CPUs.
@@ -26,11 +27,20 @@ TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i3
 _GPU_TARGETS = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 7): "sm_86", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100",
                 (10, 3): "sm_103", (12, 0): "sm_120", (12, 1): "sm_120"}
 
-_lock = threading.Lock()
+_lock = forkable_lock()
 _modules = {}
 _calls = [collections.OrderedDict() for _ in MOST_CALLS]
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _is_recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+
+
+def _untraced(function):
+    """Hides a function, and what it calls, from torch.compile, which traces what is called where it has given up, and then
+    frees memory as soon as only its address is used."""
+    dynamo = torch._C._dynamo.eval_frame
+    skip = dynamo._FrameAction.SKIP
+    dynamo.set_code_exec_strategy(function.__code__, dynamo._FrameExecStrategy(skip, skip))
+    return function
 
 
 def _target(device):
@@ -63,7 +73,7 @@ def set_dynamic_shapes(enabled):
     for a compiler but the first. It is slower where kernels depend on the length; docs/torch.md has a table. Calls
     before and after it may differ in the last bits. On CPUs it changes nothing."""
     global _has_dynamic_shapes
-    _has_dynamic_shapes = bool(enabled)
+    _has_dynamic_shapes = truth("enabled", enabled)
 
 
 def _module(operator, source, extents, device):
@@ -117,6 +127,7 @@ class Call:
             self.places.append(self.kept_bytes)
             self.kept_bytes += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
 
+    @_untraced
     def __call__(self, tensors, kept=None, places=()):
         """The outputs for contiguous tensors, of which the last ones lie at `places` of `kept`, if that is given."""
         if self.is_empty:
@@ -129,6 +140,7 @@ class Call:
         self._start(addresses + [output.data_ptr() for output in outputs])
         return outputs
 
+    @_untraced
     def keeping(self, tensors):
         """The first output, and the memory of the others, which lie at `places`."""
         kept = torch.empty(self.kept_bytes, dtype=torch.uint8, device=self.device)
@@ -187,6 +199,7 @@ def contiguous(tensors):
     return [tensor if tensor.is_contiguous() else tensor.detach().contiguous() for tensor in tensors]
 
 
+@_untraced
 def find(operator, tensors, parameters, check=lambda: None):
     """The call of an operator of _sources for tensors like these; `check` says what is wrong with them, if
     something is."""

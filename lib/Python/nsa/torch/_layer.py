@@ -2,15 +2,16 @@
 
 import json
 import math
-import os
 
 import torch
 from torch import nn
 
 from nsa import _safetensors
+from nsa._arguments import instance, optional, path, real, shown, takes, text, truth, whole
 from nsa._runtime import InputError, open_weights
-from nsa.torch._checks import check_at_least, check_phi, check_sizes
-from nsa.torch._functions import attention, rotary_table
+from nsa.torch._checks import check_at_least, check_phi, check_sizes, check_tensors
+from nsa.torch._functions import attention, make_rotary_table
+from nsa.torch._transforms import is_plain
 
 
 class _KeyValue(nn.Module):
@@ -52,6 +53,9 @@ class NativeSparseAttention(nn.Module):
     which `output_std` is for.
     """
 
+    @takes(positions=truth, gate=text, rope_base=real("0 or more", lambda value: value >= 0),
+           init_std=real("0 or more", lambda value: value >= 0),
+           output_std=optional(real("0 or more", lambda value: value >= 0)))
     def __init__(self, dim, heads, kv_heads, head_dim, *, block=32, stride=16, select_block=64, count=16, window=512,
                  value_dim=None, phi="mean", positions=False, gate="sigmoid", initial=1, local=2, rope_base=10000.0,
                  init_std=0.02, output_std=None):
@@ -103,11 +107,22 @@ class NativeSparseAttention(nn.Module):
         table = self._table
         if table is None or table.shape[0] < length or table.device != device:
             with torch.inference_mode(False), torch.no_grad():
-                self._table = table = rotary_table(length, self.head_dim, self.rope_base, device)
+                table = make_rotary_table(length, self.head_dim, self.rope_base, device)
+            if torch.compiler.is_compiling() or is_plain([table]):
+                self._table = table
         return table[:length]
 
     def forward(self, x, cu_seqlens=None):
         """x [B, T, dim]; `cu_seqlens`, as attention takes it, says where sequences end that share a row."""
+        weight = self.query.weight
+        check_tensors(["x"], [x])
+        if x.dim() != 3 or x.shape[2] != weight.shape[1]:
+            raise InputError(f"x has shape {tuple(x.shape)}, expected [B, T, {weight.shape[1]}]")
+        if x.device != weight.device:
+            raise InputError(f"x lies on {x.device}, expected {weight.device}, as the layer does")
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise InputError(f"x is {x.dtype}, expected {weight.dtype}, as the layer is")
+
         def split(projection, width):
             return projection(x).unflatten(-1, (-1, width))
 
@@ -135,6 +150,7 @@ class NativeSparseAttention(nn.Module):
                 "model.attention_scale": 0.0}
 
 
+@takes(module=instance(NativeSparseAttention), path=path, layer=whole())
 def load_checkpoint(module, path, *, layer):
     """Copy the attention of layer `layer` of a checkpoint of nsa-train to a NativeSparseAttention.
 
@@ -143,7 +159,7 @@ def load_checkpoint(module, path, *, layer):
     configuration with other blocks, window, gates or rotary embedding. The layer's norms are not part
     of the module. Nothing is changed if something does not fit.
     """
-    weights = open_weights(os.fsdecode(os.fspath(path)))
+    weights = open_weights(path)
     prefix = f"layers.{layer}.attention."
     found = {name[len(prefix):]: shape for name, (_, shape) in weights.tensors.items() if name.startswith(prefix)}
     if not found:
@@ -168,6 +184,7 @@ def load_checkpoint(module, path, *, layer):
             tensor.copy_(torch.from_numpy(weights.read(prefix + name)))
 
 
+@takes(path=path)
 def save_parameters(parameters, path):
     """Write parameters to a safetensors file, for `nsa-train --init-from` and what else reads such files.
 
@@ -176,10 +193,13 @@ def save_parameters(parameters, path):
     keeps them. nsa-train says which are missing, unknown, or of another shape. InputError for a tensor that is not
     of a floating-point type or not finite; then, and if writing fails, what `path` was before stays.
     """
+    if not isinstance(parameters, dict):
+        raise InputError(f"parameters is {shown(parameters)}, expected a dict of tensors by name")
     for name, tensor in parameters.items():
+        check_tensors([f"the parameter '{text('the name of a parameter', name)}'"], [tensor])
         if not tensor.is_floating_point():
             raise InputError(f"the parameter '{name}' is {tensor.dtype}, expected a floating-point type")
         if not tensor.isfinite().all():
             raise InputError(f"the parameter '{name}' has a value that is not finite")
-    _safetensors.write(os.fsdecode(os.fspath(path)), {name: tensor.shape for name, tensor in parameters.items()},
+    _safetensors.write(path, {name: tensor.shape for name, tensor in parameters.items()},
                        lambda name: parameters[name].detach().to("cpu", torch.float32).numpy())

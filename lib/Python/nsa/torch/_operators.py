@@ -5,25 +5,12 @@ Gradients are operators too, so that what traces a backward pass sees them whole
 """
 
 import torch
-from torch import library
 
 from nsa.torch import _sources
-from nsa.torch._checks import check_attend, check_attention, check_compress, check_select
+from nsa.torch._checks import check_attend, check_attention, check_compress, check_rotary, check_select, float_gates
 from nsa.torch._kernels import run
-
-
-def _define(name, schema, kernel, fake):
-    library.define(f"nsa::{name}", schema)
-    library.impl(f"nsa::{name}", ("cpu", "cuda"), kernel)
-    library.register_fake(f"nsa::{name}", fake)
-
-
-def _refuse_second(name):
-    """Makes differentiating a gradient an error."""
-    def backward(ctx, *grads):
-        raise RuntimeError(f"nsa::{name} is a gradient and has none itself: second derivatives are not supported")
-
-    library.register_autograd(f"nsa::{name}", backward)
+from nsa.torch._transforms import define as _define
+from nsa.torch._transforms import is_plain_gradient
 
 
 def _like(*tensors):
@@ -57,27 +44,22 @@ def attend_backward(grad, q, k, v, o, lse, indices, start, visibility, scale):
                      lambda: check_attend(q, k, v, indices, start, visibility)))
 
 
-def _keep_attend(ctx, inputs, output):
-    ctx.set_materialize_grads(False)
+def keep_attend(ctx, inputs, output):
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*inputs[:3], *output, *inputs[3:5])
     ctx.parameters = inputs[5:]
 
 
-def _attend_gradient(ctx, grad, _):
-    if grad is None:
-        return (None,) * 7
-    gradients = torch.ops.nsa.attend_backward(grad, *ctx.saved_tensors, *ctx.parameters)
-    return (*gradients, None, None, None, None)
+def attend_gradient(ctx, grad):
+    backward = attend_backward if is_plain_gradient(grad) else torch.ops.nsa.attend_backward
+    return backward(grad, *ctx.saved_tensors, *ctx.parameters)
 
 
 _define("attend", "(Tensor q, Tensor k, Tensor v, Tensor? indices, Tensor? start, str visibility, float? scale) -> "
-        "(Tensor, Tensor)", attend, _attend_fake)
+        "(Tensor, Tensor)", attend, _attend_fake, keep_attend, attend_gradient)
 _define("attend_backward", "(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? indices, "
         "Tensor? start, str visibility, float? scale) -> (Tensor, Tensor, Tensor)",
         attend_backward, lambda grad, q, k, v, *_: tuple(_like(q, k, v)))
-library.register_autograd("nsa::attend", _attend_gradient, setup_context=_keep_attend)
-_refuse_second("attend_backward")
 
 
 # Compression
@@ -101,23 +83,21 @@ def compress_backward(grad, x, weights, start, phi, block, stride):
     return [gradient.to(x.dtype) for gradient in gradients]
 
 
-def _keep_compress(ctx, inputs, output):
+def keep_compress(ctx, inputs, output):
     x, weights, start, *ctx.parameters = inputs
     ctx.save_for_backward(x, start, *weights)
 
 
-def _compress_gradient(ctx, grad):
+def compress_gradient(ctx, grad):
     x, start, *weights = ctx.saved_tensors
-    gradients = torch.ops.nsa.compress_backward(grad, x, weights, start, *ctx.parameters)
-    return gradients[0], gradients[1:], None, None, None, None
+    backward = compress_backward if is_plain_gradient(grad) else torch.ops.nsa.compress_backward
+    return backward(grad, x, weights, start, *ctx.parameters)
 
 
 _define("compress", "(Tensor x, Tensor[] weights, Tensor? start, str phi, int block, int stride) -> Tensor", compress,
-        _compress_fake)
+        _compress_fake, keep_compress, compress_gradient)
 _define("compress_backward", "(Tensor grad, Tensor x, Tensor[] weights, Tensor? start, str phi, int block, int stride) "
         "-> Tensor[]", compress_backward, lambda grad, x, weights, *_: _like(x, *weights))
-library.register_autograd("nsa::compress", _compress_gradient, setup_context=_keep_compress)
-_refuse_second("compress_backward")
 
 
 # Selection, which has no gradient
@@ -147,8 +127,7 @@ _KEPT = ("Tensor o_cmp, Tensor lse_cmp, Tensor o_slc, Tensor lse_slc, Tensor o_w
 
 def _run_attention(operator, inputs, grad=(), kept=()):
     *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
-    gates = tensors[7].float()
-    return run(operator, [*grad, *tensors[:7], gates, *keys, *values, *given(rotary, start), *kept],
+    return run(operator, [*grad, *tensors[:7], float_gates(tensors[7]), *keys, *values, *given(rotary, start), *kept],
                (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None),
                lambda: check_attention(tensors, keys, values, rotary, start, sizes, phi))
 
@@ -180,30 +159,32 @@ def _attention_backward(grad, *inputs):
 
 def _keep_attention(ctx, inputs, output):
     *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
-    ctx.set_materialize_grads(False)
+    check_rotary(rotary)
     ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*tensors, rotary, start, *output[1:], *keys, *values)
-    ctx.num_keys = len(keys)
-    ctx.parameters = sizes, phi, scale
+    ctx.num_kept = len(output) - 1
+    ctx.save_for_backward(*output[1:], *tensors, *keys, *values, *given(rotary, start))
+    ctx.parameters = (*sizes, phi, scale, len(keys), rotary is not None, start is not None)
 
 
-def _attention_gradient(ctx, grad, *_):
-    if grad is None:
-        return (None,) * 15
+def attention_gradient(grad, used, kept, parameters):
+    """The gradients of what comes first of `used`, of parameters as _run_attention has them."""
+    *sizes, phi, scale, num_keys, has_rotary, is_packed = parameters
+    tensors, weights = used[:8], list(used[8:])
+    start = weights.pop() if is_packed else None
+    rotary = weights.pop() if has_rotary else None
+    return torch.ops.nsa.attention_backward(grad, *tensors, weights[:num_keys], weights[num_keys:], rotary, start, *kept,
+                                            sizes, phi, scale)
+
+
+def _attention_gradient(ctx, grad):
     # Asked for once: what recomputes activations gives them once.
     saved = ctx.saved_tensors
-    tensors, others, kept, weights = saved[:8], saved[8:10], saved[10:17], saved[17:]
-    keys, values = weights[:ctx.num_keys], weights[ctx.num_keys:]
-    gradients = torch.ops.nsa.attention_backward(grad, *tensors, keys, values, *others, *kept, *ctx.parameters)
-    weights = gradients[8:]
-    return (*gradients[:8], weights[:len(keys)], weights[len(keys):], *(None,) * 5)
+    return attention_gradient(grad, saved[ctx.num_kept:], saved[:ctx.num_kept], ctx.parameters)
 
 
 _define("attention", f"({_INPUTS}, {_PARAMETERS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-        _attention, _attention_fake)
+        _attention, _attention_fake, _keep_attention, _attention_gradient)
 _define("attention_inference", f"({_INPUTS}, {_PARAMETERS}) -> Tensor", _attention_inference,
-        lambda *inputs: _attention_fake(*inputs)[0])
+        lambda *inputs: _attention_fake(*inputs)[0], with_gradient=lambda *inputs: torch.ops.nsa.attention(*inputs)[0])
 _define("attention_backward", f"(Tensor grad, {_INPUTS}, {_KEPT}, {_PARAMETERS}) -> Tensor[]", _attention_backward,
         lambda grad, *inputs: _like(*inputs[:8], *inputs[8], *inputs[9]))
-library.register_autograd("nsa::attention", _attention_gradient, setup_context=_keep_attention)
-_refuse_second("attention_backward")
