@@ -223,3 +223,25 @@ func.func @other_count(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tens
   %dx = nn.matmul %dlogits, %w {transpose_rhs} : (tensor<600x1024xf32>, tensor<16x1024xf32>) -> tensor<600x16xf32>
   return %loss, %dx : tensor<f32>, tensor<600x16xf32>
 }
+
+// A loss over all targets is divided by their number; those that count are
+// counted apart.
+// CHECK-LABEL: func.func @over_all
+// CHECK: %[[DLOSS:.*]] = nn.fill 1.0
+// CHECK-NEXT: %[[FRACTION:.*]] = nn.count_targets %arg2 {over_all}
+// CHECK-NEXT: %[[ALL:.*]] = nn.fill 6.0{{.*}}e+02
+// CHECK: %[[S0:.*]], %{{.*}} = nn.cross_entropy_chunk {{.*}}, %arg2, %[[ALL]], %[[DLOSS]] {first = 0 : i64}
+// CHECK: %[[LOSS:.*]] = nn.mean_loss %[[ALL]], %[[S0]],
+// CHECK: return %[[LOSS]], %[[FRACTION]],
+func.func @over_all(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>)
+    -> (tensor<f32>, tensor<f32>, tensor<16x1024xf32>) {
+  %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
+  %loss, %lse, %count = nn.cross_entropy %logits, %t {over_all}
+      : (tensor<600x1024xf32>, tensor<600xi32>) -> (tensor<f32>, tensor<600xf32>, tensor<f32>)
+  %dloss = nn.fill 1.0 : tensor<f32>
+  %all = nn.fill 600.0 : tensor<f32>
+  %dlogits = nn.cross_entropy_backward %dloss, %logits, %t, %lse, %all
+      : (tensor<f32>, tensor<600x1024xf32>, tensor<600xi32>, tensor<600xf32>, tensor<f32>) -> tensor<600x1024xf32>
+  %dw = nn.matmul %x, %dlogits {transpose_lhs} : (tensor<600x16xf32>, tensor<600x1024xf32>) -> tensor<16x1024xf32>
+  return %loss, %count, %dw : tensor<f32>, tensor<f32>, tensor<16x1024xf32>
+}

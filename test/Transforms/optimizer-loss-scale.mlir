@@ -14,7 +14,7 @@
 // CHECK-SAME: nn.name = "loss_scale_out"
 // CHECK-SAME: nn.name = "skipped_updates_out"
 // CHECK-SAME: nn.name = "grad_norm"
-// CHECK: %[[LOSS:.*]] = nn.all_reduce
+// CHECK: %[[LOSS:.*]] = nn.all_reduce %{{.*}} : (tensor<f32>)
 // CHECK: %[[FRACTION:.*]] = nn.all_reduce
 // CHECK: %[[NORM:.*]] = nn.gradient_norm
 // CHECK: %[[MEAN:.*]], %{{.*}} = nn.average_step %[[HYPER]], %[[LOSS]], %[[FRACTION]]

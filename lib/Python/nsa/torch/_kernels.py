@@ -34,7 +34,7 @@ _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _is_recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 
 
-def _untraced(function):
+def untraced(function):
     """Hides a function, and what it calls, from torch.compile, which traces what is called where it has given up, and then
     frees memory as soon as only its address is used."""
     dynamo = torch._C._dynamo.eval_frame
@@ -127,7 +127,7 @@ class Call:
             self.places.append(self.kept_bytes)
             self.kept_bytes += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
 
-    @_untraced
+    @untraced
     def __call__(self, tensors, kept=None, places=()):
         """The outputs for contiguous tensors, of which the last ones lie at `places` of `kept`, if that is given."""
         if self.is_empty:
@@ -140,7 +140,7 @@ class Call:
         self._start(addresses + [output.data_ptr() for output in outputs])
         return outputs
 
-    @_untraced
+    @untraced
     def keeping(self, tensors):
         """The first output, and the memory of the others, which lie at `places`."""
         kept = torch.empty(self.kept_bytes, dtype=torch.uint8, device=self.device)
@@ -199,7 +199,7 @@ def contiguous(tensors):
     return [tensor if tensor.is_contiguous() else tensor.detach().contiguous() for tensor in tensors]
 
 
-@_untraced
+@untraced
 def find(operator, tensors, parameters, check=lambda: None):
     """The call of an operator of _sources for tensors like these; `check` says what is wrong with them, if
     something is."""

@@ -9,6 +9,8 @@ from torch import library
 from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.autograd import Function, forward_ad
 
+from nsa.torch._kernels import untraced
+
 _library = library.Library("nsa", "FRAGMENT")
 _PLAIN = {torch.Tensor, torch.nn.Parameter}
 
@@ -76,6 +78,7 @@ def differentiable(function, arguments, keep, gradient):
 def _define_gradient(name, keep, gradient, with_gradient):
     operator = getattr(torch.ops.nsa, name).default
 
+    @untraced
     def kernel(keys, *arguments):
         tensors = [leaf for leaf in _flatten(arguments)[0] if isinstance(leaf, torch.Tensor)]
         if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled():
@@ -130,7 +133,7 @@ def define(name, schema, kernel, fake, keep=None, gradient=None, with_gradient=N
     """torch.ops.nsa.NAME. It has a gradient if `gradient` is given, or `with_gradient`, the same function with one. That
     of a gradient, a name that ends with _backward, is an error."""
     library.define(f"nsa::{name}", schema)
-    library.impl(f"nsa::{name}", ("cpu", "cuda"), kernel)
+    library.impl(f"nsa::{name}", ("cpu", "cuda"), untraced(kernel))
     library.register_fake(f"nsa::{name}", fake)
     if name.endswith("_backward"):
         def keep(*_):
