@@ -235,7 +235,7 @@ def test_compile_gradients_are_those_of_the_formula(rng):
 
 @pytest.mark.parametrize("gradients,message", [
     (["kk"], "no function has an argument 'kk' to differentiate with respect to; did you mean 'k'?; the arguments are q, k, v"),
-    ("q", "gradients is the string 'q', expected a list of names"),
+    ("q", "gradients is 'q', expected a list of texts"),
 ])
 def test_compile_wrong_gradients_are_errors(gradients, message):
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -378,7 +378,7 @@ def test_entry_producer_that_fails_is_the_cause(window):
 
 @pytest.mark.parametrize("call,kind,message", [
     (lambda: nsa.compile("func.func @f(\n"), nsa.CompileError, "module.mlir:1:"),
-    (lambda: nsa.compile(42), nsa.InputError, "the source is a int, expected text, a path, bytes or a Module"),
+    (lambda: nsa.compile(42), nsa.InputError, "the source is 42, expected text, a path, bytes or a Module"),
     (lambda: nsa.compile("nowhere.mlir"), nsa.InputError, "cannot read the source 'nowhere.mlir': No such file"),
     (lambda: nsa.load("nowhere.nsax"), nsa.InputError, "nowhere.nsax"),
     (lambda: nsa.compile(WINDOW, ptxas="none"), nsa.OptionError, "option 'ptxas' has no effect for the target 'cpu'"),
