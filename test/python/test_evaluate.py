@@ -103,7 +103,7 @@ def test_bytes_of_text_are_those_of_the_files(scorer, tmp_path):
             assert loss(blind, files=[tmp_path / "a.jsonl"])["bytes"] == sum(len(text.encode()) for text in texts)
 
 
-class Oracle:
+class Oracle(Scorer):
     """Scores as a model would that gives the ids `known` says, with certainty."""
 
     longest, precision = 512, "fp32"

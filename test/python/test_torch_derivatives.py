@@ -76,6 +76,7 @@ class Case:
     gradients of each as backward gives them, which other tests compare with fp64."""
 
     def __init__(self, name, is_packed):
+        self.name = name
         function, self.leaves = OPERATORS[name]()
         packed = {"cu_seqlens": torch.tensor([0, 13, 13, LENGTH], dtype=torch.int32)} if is_packed else {}
         self.function = lambda *leaves: function(*leaves, **packed)
@@ -160,7 +161,12 @@ def by_functional_vjp(case):
 def by_vmap(case):
     pairs, _ = case.twice(case.leaves)
     got = torch.vmap(case.function)(*pairs)
-    assert torch.equal(got, torch.stack([case.function(*[pair[i] for pair in pairs]) for i in range(2)]))
+    want = torch.stack([case.function(*[pair[i] for pair in pairs]) for i in range(2)])
+    # The layer's projections are PyTorch's, whose products of batches may round in other places.
+    if case.name == "layer":
+        close([got], [want])
+    else:
+        assert torch.equal(got, want)
 
 
 def by_vmap_of_grad(case):
