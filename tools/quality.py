@@ -3,9 +3,9 @@
 
   tools/quality.py prepare PLAN.yaml FOLDER [--arms NAME...]
       compiles every arm at every length; needs the compiler, not a GPU
-  tools/quality.py run PLAN.yaml FOLDER --csv docs/measured/quality.csv [--minutes 9]
+  tools/quality.py run PLAN.yaml FOLDER --csv docs/measured/quality.csv [--minutes 9] [--jobs 2]
       trains the open rows of the plan, in its order, and adds a line for each that is
-      finished; needs a GPU, not the compiler
+      finished; needs a GPU, not the compiler. Rows that share it have no `seconds`
 
 The csv is the state: a row that is there is not trained again, and a run that was cut
 goes on from its checkpoint where FOLDER still has it, else from the beginning. Rows are
@@ -22,6 +22,7 @@ of this Python), `model` (a configuration), `arms` (a name: changes of the confi
 (length, arms, seeds, steps).
 """
 import argparse
+import concurrent.futures
 import csv
 import hashlib
 import json
@@ -31,6 +32,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../test/gpu"))
@@ -41,6 +43,8 @@ COLUMNS = ("length", "arm", "seed", "tokens", "parameters", "loss", "passes_1.0_
            "card", "corpus")
 # One package in so many is held out.
 HELD_OUT = 24
+# The tables are of all rows that train at once.
+NOTES = threading.Lock()
 
 
 def read_plan(path):
@@ -238,7 +242,7 @@ def note(args, key, directory, seconds):
     base, end = os.path.splitext(args.csv)
     append_csv(args.csv, COLUMNS, [key | {
         "parameters": metrics.get("parameters", ""), "loss": f"{metrics['val_loss']:.5f}",
-        "passes_1.0_at": first * per_step if first else "", "seconds": f"{seconds:.0f}", "card": card}])
+        "passes_1.0_at": first * per_step if first else "", "seconds": f"{seconds:.0f}" if seconds else "", "card": card}])
     append_csv(base + "-positions" + end, KEYS + ("last", "loss"), [
         key | {"last": at["last"], "loss": f"{at['loss']:.5f}"} for at in positions])
     curve = means(losses, 40)
@@ -287,7 +291,8 @@ def train(args, plan, row, key, until):
             print("".join(log.readlines()[-5:]), flush=True)
         return False
     if code == 0:
-        note(args, key, directory, seconds)
+        with NOTES:
+            note(args, key, directory, seconds if args.jobs == 1 else None)
         shutil.rmtree(os.path.join(directory, "checkpoints"), ignore_errors=True)
     return True
 
@@ -296,8 +301,13 @@ def run(args, plan):
     until = time.time() + 60 * args.minutes
     os.makedirs(os.path.join(args.folder, "runs"), exist_ok=True)
     text = corpus(os.path.join(args.folder, "corpus"), plan)
-    failed = 0
     done = {tuple(row[key] for key in KEYS) for row in read_csv(args.csv)}
+
+    def train_in_time(row, key):
+        return time.time() >= until - 20 or train(args, plan, row, key, until)
+
+    pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
+    results = []
     for row in plan["rows"]:
         for seed in row["seeds"]:
             for arm in row["arms"]:
@@ -305,8 +315,9 @@ def run(args, plan):
                        "tokens": row["steps"] * row["length"] * row.get("batch", 1)}
                 if tuple(str(key[name]) for name in KEYS) in done or (args.arms and arm not in args.arms):
                     continue
-                if time.time() < until - 20:
-                    failed += not train(args, plan, row, key, until)
+                results.append(pool.submit(train_in_time, row, key))
+    pool.shutdown()
+    failed = sum(not result.result() for result in results)
     if failed:
         jobs.fail(f"{failed} runs failed")
 
@@ -324,6 +335,7 @@ def main():
     commands.choices["prepare"].add_argument("--build", default=os.path.join(jobs.ROOT, "build"))
     commands.choices["run"].add_argument("--csv", required=True)
     commands.choices["run"].add_argument("--minutes", type=float, default=9)
+    commands.choices["run"].add_argument("--jobs", type=int, default=1, help="rows that share the GPU")
     commands.choices["run"].add_argument("--blas", help="folder of cuBLASLt")
     args = parser.parse_args()
     args.folder = os.path.abspath(args.folder)
