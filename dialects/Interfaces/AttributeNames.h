@@ -43,6 +43,24 @@ inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 /// that its loops multiply, however few accumulator registers these have.
 inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
+/// Attribute of a kernel of attention and of its description, a dictionary: the
+/// schedule that it was cut by. `kernel` names it among all kernels, `number`
+/// is the schedule's place in the kernel's list, and `sizes` is empty for the
+/// first one.
+inline constexpr llvm::StringLiteral kScheduleAttr = "nsa.schedule";
+
+/// Attribute of the same, a unit: it is the last of the list.
+inline constexpr llvm::StringLiteral kLastScheduleAttr = "nsa.last_schedule";
+
+/// Attribute of the same, a unit: there is no such code, it spills, or its
+/// wgmma are serialised. Another schedule is to be tried.
+inline constexpr llvm::StringLiteral kRefusedAttr = "nsa.refused";
+
+/// Attribute of a module, a dictionary: how many schedules of the lists of
+/// kernels were refused, by what `nsa.schedule` names these kernels.
+inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
+    "nsa.refused_schedules";
+
 /// Attribute of an arith.select in the body of a map, a unit: its values are
 /// the same but for their rounding. The second one is right everywhere; the
 /// first one, where the condition holds, takes less time.

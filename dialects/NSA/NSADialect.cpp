@@ -38,7 +38,9 @@ static constexpr llvm::StringRef kKernelAttrs[] = {
     nsa::kPerformanceLintsAttr, nsa::kExtentsAttr,
     nsa::kGridExtentsAttr,      nsa::kLaunchOverlapAttr,
     nsa::kPrefetchAttr,         nsa::kLateDependentsAttr,
-    nsa::kShortcutAttr};
+    nsa::kShortcutAttr,         nsa::kScheduleAttr,
+    nsa::kLastScheduleAttr,     nsa::kRefusedAttr,
+    nsa::kRefusedSchedulesAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

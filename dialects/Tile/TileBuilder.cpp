@@ -228,10 +228,13 @@ Expr TileBuilder::constantF32(double number) {
 }
 
 void TileBuilder::asProgram(std::array<Expr, 3> ids,
-                            llvm::function_ref<void()> body) {
+                            llvm::function_ref<void()> body,
+                            std::optional<Expr> own) {
   auto outer = std::exchange(program, ids);
+  auto outerPart = std::exchange(part, own);
   body();
   program = outer;
+  part = outerPart;
 }
 
 Expr TileBuilder::programId(int axis) {

@@ -191,8 +191,12 @@ public:
   /// Axis 0 is x.
   Expr programId(int axis);
   /// Builds what is written for a grid of its own as part of a larger one:
-  /// while `body` runs, programId(axis) is `ids[axis]`.
-  void asProgram(std::array<Expr, 3> ids, llvm::function_ref<void()> body);
+  /// while `body` runs, programId(axis) is `ids[axis]`. `part` is what it has
+  /// beside these numbers.
+  void asProgram(std::array<Expr, 3> ids, llvm::function_ref<void()> body,
+                 std::optional<Expr> part = std::nullopt);
+  /// The part of `asProgram`; 0 without one.
+  Expr programPart() { return part ? *part : constant(0); }
   /// The scalar at the coordinates; 0 outside.
   Expr loadScalar(mlir::Value ref, llvm::ArrayRef<Operand> indices);
   /// Writes a scalar, rounded to the element type of `ref`.
@@ -277,6 +281,7 @@ private:
 
   mlir::ImplicitLocOpBuilder b;
   std::optional<std::array<Expr, 3>> program;
+  std::optional<Expr> part;
 };
 
 /// Appends a private kernel to `module`. Inputs and outputs are tensor or

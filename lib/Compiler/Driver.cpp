@@ -85,7 +85,12 @@ LogicalResult nsa::Driver::timed(StringRef name,
   auto start = std::chrono::steady_clock::now();
   LogicalResult result = step();
   std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-  seconds.emplace_back(name.str(), time.count());
+  auto known = llvm::find_if(
+      seconds, [&](const auto &phase) { return phase.first == name; });
+  if (known == seconds.end())
+    seconds.emplace_back(name.str(), time.count());
+  else
+    known->second += time.count();
   return result;
 }
 
@@ -386,22 +391,50 @@ LogicalResult nsa::Driver::saveKernels() {
              : saveKernelIR(debug.saveKernels, kernels, "tile.mlir");
 }
 
+bool nsa::Driver::findsRefused(Phase phase, bool hasFailed) {
+  if (!chip || phase < Phase::Kernel)
+    return false;
+  if (!refused)
+    refused.emplace(*chip, options.ptxas);
+  if (hasFailed || phase == Phase::Binary)
+    return refused->addMarked(*module);
+  return phase == Phase::Kernel && refused->addKnown(*module);
+}
+
 LogicalResult nsa::Driver::runPhases(Phase last) {
-  unsigned count = 0;
+  unsigned count = 0, countBefore = 0;
+  OwningOpRef<ModuleOp> before;
+  size_t saidBefore = 0;
   for (unsigned number = 0; number <= static_cast<unsigned>(last); ++number) {
     auto phase = static_cast<Phase>(number);
     if (!chip && (phase == Phase::Layout || phase == Phase::NVVM))
       continue;
+    if (chip && phase == Phase::Kernel && !before) {
+      before = module->clone();
+      countBefore = count;
+      saidBefore = messages.size();
+    }
     ++count;
-    if (failed(timed(getPhaseName(phase),
-                     [&] { return runPhase(phase, count); })) ||
-        failed(savePhase(phase, count)))
+    LogicalResult result = timed(getPhaseName(phase),
+                                 [&] { return runPhase(phase, count); });
+    if (findsRefused(phase, failed(result))) {
+      module = before->clone();
+      refused->writeTo(*module);
+      messages.resize(saidBefore);
+      count = countBefore;
+      number = static_cast<unsigned>(Phase::Kernel) - 1;
+      continue;
+    }
+    if (failed(result) || failed(savePhase(phase, count)))
       return failure();
     if (phase == Phase::Plan && failed(saveKernels()))
       return failure();
     if (phase == Phase::Gradient)
       layers.read(*module);
   }
+  if (refused && last == Phase::Binary)
+    if (Status status = refused->keep(*module); !status)
+      module->emitWarning(status.message());
   return success();
 }
 

@@ -5,6 +5,7 @@
 
 #include "lib/Compiler/LayerMap.h"
 #include "lib/Compiler/PassDebugging.h"
+#include "lib/Compiler/RefusedSchedules.h"
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "lib/Target/CUDA/CUDABinary.h"
 #include "mlir/IR/Diagnostics.h"
@@ -67,6 +68,8 @@ private:
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();
   void resolvePrecision();
+  /// Whether kernels are to be cut once more by what has been refused of them.
+  bool findsRefused(Phase phase, bool hasFailed);
   /// `number`: how many phases have run.
   llvm::LogicalResult runPhase(Phase phase, unsigned number);
   llvm::LogicalResult checkDebugOptions();
@@ -81,6 +84,7 @@ private:
   /// The GPU that the options name; null for the target cpu.
   const CUDAChip *chip = nullptr;
   TileSizes tileSizes;
+  std::optional<RefusedSchedules> refused;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;
   mlir::MLIRContext context;

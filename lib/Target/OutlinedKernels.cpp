@@ -32,7 +32,8 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
       kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
       builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
       /*performanceLints=*/ArrayAttr());
-  for (StringRef name : {kSelectBlocksAttr, kExtentsAttr, kGridExtentsAttr})
+  for (StringRef name : {kSelectBlocksAttr, kExtentsAttr, kGridExtentsAttr,
+                         kScheduleAttr, kLastScheduleAttr})
     if (Attribute attribute = kernel->getAttr(name))
       replaced->setAttr(name, attribute);
   return replaced;

@@ -12,6 +12,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 
 #define DEBUG_TYPE "nsa-convert-to-tile"
 
@@ -120,6 +121,101 @@ static LogicalResult checkNumbers(Operation *op, tile::KernelOp kernel) {
   return failure(result.wasInterrupted());
 }
 
+std::array<Extent, 3> nsa::getGridOfParts(const KernelSpec &spec) {
+  auto [x, y, z] = spec.grid;
+  return {x * spec.schedule.columnParts, y, z};
+}
+
+void nsa::buildParts(tile::TileBuilder &b, const KernelSpec &spec,
+                     std::array<tile::Expr, 3> ids,
+                     llvm::function_ref<void()> body) {
+  int64_t parts = spec.schedule.columnParts;
+  if (parts == 1)
+    return b.asProgram(ids, body);
+  auto count = static_cast<double>(parts);
+  tile::Expr part = ids[0] % count;
+  b.asProgram({ids[0] / count, ids[1], ids[2]}, body, part);
+}
+
+/// The key without sizes of batches and sequences: of [B, S, heads, width] the
+/// last two are left, of [B, heads, S, indices] the last one.
+static std::string dropExtents(StringRef key) {
+  std::string result;
+  constexpr StringRef begin = "tensor<";
+  while (!key.empty()) {
+    auto [before, rest] = key.split(begin);
+    result += before;
+    SmallVector<StringRef> sizes;
+    StringRef digits;
+    while (!(digits = rest.take_while(llvm::isDigit)).empty() &&
+           rest.substr(digits.size()).starts_with("x")) {
+      sizes.push_back(digits);
+      rest = rest.drop_front(digits.size() + 1);
+    }
+    size_t kept = sizes.size() < 4 ? 0 : rest.starts_with("i32") ? 1 : 2;
+    for (StringRef size : ArrayRef(sizes).take_back(kept))
+      result += "x" + size.str();
+    result += "x" + std::to_string(sizes.size()) + " ";
+    key = rest;
+  }
+  return result;
+}
+
+/// What sequences of about this length are called: the forms of selected
+/// kernels follow from it, and how numbers fit into registers.
+static StringRef getLengthClass(const Extent &sequence) {
+  if (!sequence.isConstant())
+    return "?";
+  auto tokens = int64_t(sequence);
+  return tokens < 2048 ? "short" : tokens < 4096 ? "2k" : tokens < 16384 ? "8k" : "32k";
+}
+
+ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
+                                   const Extent &sequence,
+                                   ArrayRef<Schedule> schedules) const {
+  ChosenSchedule chosen;
+  static_cast<Schedule &>(chosen) = schedules.front();
+  if (schedules.size() == 1)
+    return chosen;
+  // What is fixed is the same in all schedules.
+  std::string key = dropExtents(getKey(op, {suffix.str()}, {}, {}));
+  llvm::raw_string_ostream os(key);
+  os << ' ' << getLengthClass(sequence);
+  os << ' ' << int(schedule.selectedForm) << ' ' << schedule.mmaRows;
+  for (const TileSizes::Size &size : TileSizes::all())
+    os << ' ' << schedule.fixed.*size.size;
+  for (const Schedule &each : schedules)
+    os << ';' << each.text;
+  chosen.kernel = llvm::utohexstr(llvm::xxh3_64bits(key), /*LowerCase=*/true,
+                                  /*Width=*/16);
+  int64_t last = int64_t(schedules.size()) - 1;
+  if (auto refused =
+          module->getAttrOfType<DictionaryAttr>(kRefusedSchedulesAttr))
+    if (auto count = refused.getAs<IntegerAttr>(chosen.kernel))
+      chosen.number = std::min(count.getInt(), last);
+  static_cast<Schedule &>(chosen) = schedules[chosen.number];
+  chosen.isLast = chosen.number == last;
+  return chosen;
+}
+
+static void noteSchedule(tile::KernelOp kernel,
+                         const ChosenSchedule &schedule) {
+  if (schedule.kernel.empty())
+    return;
+  Builder builder(kernel.getContext());
+  kernel->setAttr(
+      kScheduleAttr,
+      builder.getDictionaryAttr(
+          {builder.getNamedAttr("kernel",
+                                builder.getStringAttr(schedule.kernel)),
+           builder.getNamedAttr("number",
+                                builder.getI64IntegerAttr(schedule.number)),
+           builder.getNamedAttr("sizes",
+                                builder.getStringAttr(schedule.text))}));
+  if (schedule.isLast)
+    kernel->setAttr(kLastScheduleAttr, builder.getUnitAttr());
+}
+
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
@@ -135,15 +231,16 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   }
 
   bool isRotated = spec.longestFirst && schedule.isGPU;
-  std::array<Extent, 3> extents = spec.grid;
+  std::array<Extent, 3> extents = getGridOfParts(spec);
   if (isRotated)
     std::rotate(extents.begin(), extents.begin() + 1, extents.end());
   auto build = [&](tile::TileBuilder &b, ArrayRef<Value> args) {
-    if (!isRotated)
+    if (!isRotated && spec.schedule.columnParts == 1)
       return body(b, args);
-    std::array<tile::Expr, 3> ids = {b.programId(2), b.programId(0),
-                                     b.programId(1)};
-    b.asProgram(ids, [&] { body(b, args); });
+    std::array<tile::Expr, 3> ids = {b.programId(isRotated ? 2 : 0),
+                                     b.programId(isRotated ? 0 : 1),
+                                     b.programId(isRotated ? 1 : 2)};
+    buildParts(b, spec, ids, [&] { body(b, args); });
   };
   SmallVector<int32_t> grid;
   for (const Extent &axis : extents) {
@@ -176,8 +273,10 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     inPlace.append({input, output});
   if (!inPlace.empty())
     kernel->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
-  if (spec.minBlocks)
-    kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
+  noteSchedule(kernel, spec.schedule);
+  if (int64_t own = spec.schedule.minBlocks ? spec.schedule.minBlocks
+                                            : spec.minBlocks)
+    kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(own));
   if (spec.hasProducer)
     kernel->setAttr(kProducerAttr, builder.getUnitAttr());
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));

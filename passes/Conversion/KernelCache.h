@@ -14,10 +14,19 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "passes/Conversion/KernelSchedule.h"
+#include "passes/Conversion/Schedule.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace nsa {
+
+/// A schedule of a kernel's list.
+struct ChosenSchedule : Schedule {
+  /// Names the kernel and its list; empty where there is no choice.
+  std::string kernel;
+  /// Its place in the list.
+  int64_t number = 0;
+  bool isLast = false;
+};
 
 /// What distinguishes one kernel of an operation.
 struct KernelSpec {
@@ -55,6 +64,8 @@ struct KernelSpec {
   /// that the longest programs of all heads and batches start first and short
   /// ones fill the multiprocessors in the end.
   bool longestFirst = false;
+  /// What `KernelCache::choose` has found for it.
+  ChosenSchedule schedule = {};
   /// Inputs, and the outputs that are these inputs with some elements changed.
   llvm::SmallVector<std::pair<int64_t, int64_t>, 0> inPlace = {};
 };
@@ -63,6 +74,12 @@ struct KernelSpec {
 /// rows begin where the TMA unit of a GPU can copy from: at multiples of 16
 /// bytes, where the length is known at the call only.
 Extent getRowPitch(const Extent &length, bool isGPU);
+
+/// The grid of a kernel of which some programs share columns, and its body in
+/// it: they are neighbours along x.
+std::array<Extent, 3> getGridOfParts(const KernelSpec &spec);
+void buildParts(tile::TileBuilder &b, const KernelSpec &spec,
+                std::array<tile::Expr, 3> ids, llvm::function_ref<void()> body);
 
 /// The kernels made so far for one module, which must outlive the cache.
 class KernelCache {
@@ -79,6 +96,13 @@ public:
 
   /// What all kernels of the cache are cut by.
   const KernelSchedule &getSchedule() const { return schedule; }
+
+  /// The first of `schedules` for the kernel of `op` with this suffix that is
+  /// not among the refused ones of the module.
+  /// All batches, and sequences of about the same length, have one answer.
+  ChosenSchedule choose(mlir::Operation *op, llvm::StringRef suffix,
+                        const Extent &sequence,
+                        llvm::ArrayRef<Schedule> schedules) const;
 
   /// Launches a kernel of `op` on `inputs` at the builder's insertion point and
   /// returns the results, of types `outputs`, which differ from those of `op`

@@ -7,7 +7,7 @@ using namespace nsa;
 using namespace nsa::tile;
 
 static Extent getNumPrograms(const LaunchPart &part) {
-  const auto &grid = part.spec.grid;
+  auto grid = getGridOfParts(part.spec);
   return grid[0] * grid[1] * grid[2];
 }
 
@@ -55,7 +55,7 @@ void GroupBuilder::buildPart(Expr program, size_t index, const Extent &begin) {
   // In a form of which it is known that it is in the part's grid: loads need no
   // checks then.
   Expr number = min(max(program - begin, 0), getNumPrograms(part) - 1);
-  auto [x, y, z] = part.spec.grid;
+  auto [x, y, z] = getGridOfParts(part.spec);
   std::array<Expr, 3> ids = {number % x, number / x % y, number / (x * y)};
   size_t input = 0, output = numInputs;
   for (const LaunchPart &before : parts.take_front(index)) {
@@ -64,7 +64,7 @@ void GroupBuilder::buildPart(Expr program, size_t index, const Extent &begin) {
   }
   SmallVector<Value> own(args.slice(input, part.inputs.size()));
   llvm::append_range(own, args.slice(output, part.outputs.size()));
-  b.asProgram(ids, [&] { part.build(b, own); });
+  buildParts(b, part.spec, ids, [&] { part.build(b, own); });
 }
 
 SmallVector<SmallVector<Value>>
@@ -73,6 +73,7 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
   KernelSpec spec = parts.front().spec;
   spec.suffix = suffix.str();
   spec.grid = {0, 1, 1};
+  spec.schedule = {};
   spec.flops = 0;
   decltype(spec.inPlace) inPlace;
   SmallVector<Value> inputs;
@@ -84,6 +85,9 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
     spec.grid[0] = spec.grid[0] + getNumPrograms(part);
     spec.takesExtents &= part.spec.takesExtents;
     spec.flops += part.spec.flops;
+    // One of them multiplies at most, which that of the group is of.
+    if (!part.spec.schedule.kernel.empty())
+      spec.schedule = part.spec.schedule;
     for (auto [input, output] : part.spec.inPlace)
       inPlace.emplace_back(input + int64_t(inputs.size()),
                            output + int64_t(outputs.size()));
@@ -91,6 +95,8 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
     llvm::append_range(outputs, part.outputs);
   }
   spec.inPlace = std::move(inPlace);
+  // Parts have their own.
+  spec.schedule.columnParts = 1;
   ValueRange results =
       cache.launch(builder, op, spec, inputs, outputs,
                    [&](TileBuilder &b, ArrayRef<Value> args) {

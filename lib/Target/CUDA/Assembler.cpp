@@ -121,6 +121,19 @@ Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
   return assembly;
 }
 
+std::string nsa::getAssemblerVersion(StringRef ptxas) {
+  TemporaryDirectory directory("nsa-ptxas");
+  if (directory.getError())
+    return "";
+  std::string output = directory.getFile("version");
+  const StringRef arguments[] = {ptxas, "--version"};
+  const std::optional<StringRef> redirects[] = {"", StringRef(output), ""};
+  int status = sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> printed =
+      MemoryBuffer::getFile(output);
+  return status == 0 && printed ? (*printed)->getBuffer().str() : "";
+}
+
 Expected<std::string> nsa::disassemble(StringRef ptxas, ArrayRef<char> cubin) {
   SmallString<128> program(ptxas);
   sys::path::remove_filename(program);

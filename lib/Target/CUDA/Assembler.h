@@ -18,6 +18,8 @@ struct KernelResources {
   uint64_t stackBytes = 0, spillStores = 0, spillLoads = 0;
   /// Whether asynchronous products wait for each other (C7500 to C7599).
   bool isSerialised = false;
+  /// Whether there is no code: registers that other limits leave do not do.
+  bool hasFailed = false;
 };
 
 /// The result of ptxas.
@@ -40,6 +42,9 @@ llvm::Error checkLaunchRegisters(const Assembly &assembly,
 /// Runs the program `ptxas` on PTX text. Fails with what it printed.
 llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
                                   const CUDAChip &chip, unsigned threads);
+
+/// What the program `ptxas` says of its version; empty if it cannot be run.
+std::string getAssemblerVersion(llvm::StringRef ptxas);
 
 /// What the cuobjdump beside `ptxas` prints of the instructions of `cubin`;
 /// empty if there is none.

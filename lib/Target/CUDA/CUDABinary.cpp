@@ -147,8 +147,19 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
       assemble(ptxas, binary.ptx, chip, threads);
   if (assembly && liftRegisterLimits(binary.ptx, assembly->kernels))
     assembly = assemble(ptxas, binary.ptx, chip, threads);
-  if (!assembly)
+  if (!assembly) {
+    // It does not say which kernels it means.
+    StringRef head =
+        StringRef(binary.ptx).take_front(binary.ptx.find("\t// .globl"));
+    for (const auto &[kernel, text] : splitPTX(binary.ptx))
+      if (llvm::Expected<Assembly> own =
+              assemble(ptxas, head.str() + text, chip, threads);
+          !own) {
+        llvm::consumeError(own.takeError());
+        resources[kernel].hasFailed = true;
+      }
     return module.emitError() << llvm::toString(assembly.takeError());
+  }
   if (llvm::Error wrong =
           checkLaunchRegisters(*assembly, getLaunchRegisters(module)))
     return module.emitError() << llvm::toString(std::move(wrong));
@@ -230,6 +241,18 @@ static void notePerformanceLints(rt::KernelOp kernel,
     kernel.setPerformanceLintsAttr(Builder(kernel).getStrArrayAttr(names));
 }
 
+/// Marks kernels of which another schedule may be better.
+static void markRefused(OutlinedKernels &outlined,
+                        const llvm::StringMap<KernelResources> &resources) {
+  for (rt::KernelOp kernel : outlined.getKernels()) {
+    KernelResources known = resources.lookup(kernel.getSymName());
+    if (kernel->hasAttr(kScheduleAttr) &&
+        (known.hasFailed || known.isSerialised ||
+         known.spillStores + known.spillLoads > 0))
+      kernel->setAttr(kRefusedAttr, UnitAttr::get(kernel.getContext()));
+  }
+}
+
 /// Notes on the kernels what they cost.
 static void describe(OutlinedKernels &outlined,
                      const llvm::StringMap<KernelResources> &resources) {
@@ -265,6 +288,7 @@ void SerializeKernels::runOnOperation() {
   if (succeeded(describeLaunches(outlined)))
     binary = compileForCUDA(outlined.getSources(), *target, ptxas, threads,
                             resources, saveKernels);
+  markRefused(outlined, resources);
   if (failed(binary))
     return signalPassFailure();
   describe(outlined, resources);

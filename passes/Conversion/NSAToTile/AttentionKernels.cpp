@@ -378,14 +378,19 @@ Value nsa::addQueryGrad(TileBuilder &b, Value queries, Value outputGrads,
   Value dP = b.dot(outputGrads, tile.values, zeros, /*transposeB=*/true);
   Value p = getProbabilities(b, products, tile, terms, exponent);
   Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
-  return b.dot(dS, tile.keys, sum);
+  return b.dot(dS, tile.ownKeys ? tile.ownKeys : tile.keys, sum);
 }
 
 SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
                                         Value outputGrads, const KeyTile &tile,
                                         const RowTerms &terms,
                                         const Exponent &exponent,
-                                        ArrayRef<Value> sums) {
+                                        ArrayRef<Value> sums, Value ownQueries,
+                                        Value ownOutputGrads) {
+  if (!ownQueries) {
+    ownQueries = queries;
+    ownOutputGrads = outputGrads;
+  }
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value zeros = b.zeros(keys, rows);
@@ -394,11 +399,11 @@ SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
   Value p = getProbabilities(b, products, tile, terms, exponent);
   if (terms.gate) {
     auto both = getScoreGrads(b, p, dP, terms, /*weighted=*/true);
-    return {b.dot(both[0], queries, sums[0]),
-            b.dot(both[1], outputGrads, sums[1])};
+    return {b.dot(both[0], ownQueries, sums[0]),
+            b.dot(both[1], ownOutputGrads, sums[1])};
   }
   // The gradient of the values does not wait for dP either.
-  Value valueGrad = b.dot(p, outputGrads, sums[1]);
+  Value valueGrad = b.dot(p, ownOutputGrads, sums[1]);
   Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
-  return {b.dot(dS, queries, sums[0]), valueGrad};
+  return {b.dot(dS, ownQueries, sums[0]), valueGrad};
 }

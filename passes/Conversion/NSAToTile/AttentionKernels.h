@@ -81,6 +81,42 @@ struct AttentionShape {
   Exponent exponent() const { return {scale, elementBits, takesShortcuts}; }
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
+  /// Tensor cores add 16 products at once: narrower heads get columns of zeros.
+  void fitTo(const KernelSchedule &machine, int64_t parts = 1) {
+    columnMultiple = machine.isGPU && elementBits == 16 ? 16 : 1;
+    columnParts = parts;
+  }
+  /// Elements of a head in a tile, and their numbers.
+  int64_t padded(int64_t width) const {
+    return static_cast<int64_t>(llvm::alignTo(width, columnMultiple));
+  }
+  mlir::Value columns(tile::TileBuilder &b, int64_t width) const {
+    return b.range(0, padded(width), 1);
+  }
+  /// The same of what a program computes, which may be a part.
+  int64_t ownWidth(int64_t width) const {
+    return padded(static_cast<int64_t>(llvm::divideCeil(width, columnParts)));
+  }
+  mlir::Value ownColumns(tile::TileBuilder &b, int64_t width) const {
+    if (columnParts == 1)
+      return columns(b, width);
+    auto own = static_cast<double>(ownWidth(width));
+    return b.range(b.programPart() * own, ownWidth(width), 1);
+  }
+  /// Builds what one of the programs that share columns writes for all.
+  void buildOnce(tile::TileBuilder &b, llvm::function_ref<void()> body) const {
+    if (columnParts == 1)
+      return body();
+    b.ifThen(b.programPart() == 0, body);
+  }
+  /// The schedule of a kernel of this shape.
+  ChosenSchedule choose(KernelCache &cache, mlir::Operation *op,
+                        llvm::StringRef suffix, ScheduledKernel kernel) const {
+    return cache.choose(op, suffix, sequence,
+                        getSchedules(kernel, std::max(keyWidth, valueWidth),
+                                     cache.getSchedule()));
+  }
+
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
   std::string name() const;
   /// Floating-point operations of `width` multiply-adds for each of `pairs` of
@@ -95,10 +131,16 @@ struct AttentionShape {
   unsigned elementBits;
   /// Factor of the scores.
   double scale;
+  int64_t columnMultiple = 1, columnParts = 1;
   /// Whether exponents take one instruction where that is exact enough: it
   /// costs each tile of keys a branch.
   bool takesShortcuts = false;
 };
+
+template <typename OpT>
+AttentionShape getShapeOf(OpT op) {
+  return {op.getQuery(), op.getKey(), op.getValue(), op.getScaleOrDefault()};
+}
 
 /// Rows of a tile over `extent` things: all of them up to `limit`, in steps
 /// of `multiple`.
@@ -167,6 +209,9 @@ struct OnlineSoftmax {
 /// Some keys [n, dk] with their values [n, dv], and which rows see which.
 struct KeyTile {
   mlir::Value keys, values;
+  /// Of the keys, the columns that a program adds to the gradient of queries;
+  /// null for all.
+  mlir::Value ownKeys = {};
   /// i32, one for each row and one for each key, along different axes: what
   /// `isVisible` is asked about.
   mlir::Value row, key;
@@ -240,7 +285,8 @@ llvm::SmallVector<mlir::Value>
 addKeyValueGrad(tile::TileBuilder &b, mlir::Value queries,
                 mlir::Value outputGrads, const KeyTile &tile,
                 const RowTerms &terms, const Exponent &exponent,
-                llvm::ArrayRef<mlir::Value> sums);
+                llvm::ArrayRef<mlir::Value> sums, mlir::Value ownQueries = {},
+                mlir::Value ownOutputGrads = {});
 
 /// The dot product of each row of `lhs` with that of `rhs`, [rows, 1] in f32.
 mlir::Value rowDot(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);

@@ -30,7 +30,9 @@ DecodeAttention::DecodeAttention(DecodeAttentionOp op,
       keyTile(getKeyTile(schedule)), numRows(static_cast<int64_t>(llvm::alignTo(
                                          shape.group(), schedule.rowMultiple))),
       isRing(!op.getIndices() && rows % keyTile == 0),
-      parts(getParts(schedule)) {}
+      parts(getParts(schedule)) {
+  shape.fitTo(schedule);
+}
 
 int64_t DecodeAttention::getKeyTile(const KernelSchedule &schedule) const {
   if (selectBlock != 0)
@@ -104,13 +106,7 @@ KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
   TileBuilder &b = program.b;
   Expr place = isRing ? first % static_cast<double>(rows) : first;
   Value row = b.range(place, keyTile, 0);
-  auto load = [&](Value from, int64_t width) {
-    return b.load(from, {program.range.batch, row, program.range.keyHead,
-                         b.range(0, width, 1)});
-  };
-  KeyTile tile;
-  tile.keys = load(k, shape.keyWidth);
-  tile.values = load(v, shape.valueWidth);
+  KeyTile tile = program.range.loadKeys(b, shape, row, k, v);
   tile.row = b.splat(position, program.numRows(), 1);
   tile.key = b.range(first, keyTile, 1);
   tile.isVisible = [&](Expr query, Expr key) {

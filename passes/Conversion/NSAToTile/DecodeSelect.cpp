@@ -26,7 +26,9 @@ struct BlockScores {
         block(static_cast<int64_t>(op.getBlock())),
         stride(static_cast<int64_t>(op.getStride())),
         selectBlock(op.getSelected().getBlock()),
-        tile(2 * schedule.columnMultiple) {}
+        tile(2 * schedule.columnMultiple) {
+    shape.fitTo(schedule);
+  }
 
   std::string name() const {
     return "b" + formatExtent(shape.batch) + "r" + std::to_string(rows) + "h" +
@@ -80,9 +82,9 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
     SmallVector<Value> keys;
     for (int64_t c = -halo; c < ratio; ++c)
       keys.push_back(b.load(
-          k, {batch, getRow(c, 0), keyHead, b.range(0, shape.keyWidth, 1)}));
+          k, {batch, getRow(c, 0), keyHead, shape.columns(b, shape.keyWidth)}));
     RowProgram program = makeHeadProgram(b, shape, numRows, b.constant(0));
-    Value rows = program.loadRows(q, shape.keyWidth);
+    Value rows = program.loadRows(q, shape.columns(b, shape.keyWidth));
     // Before the lse, which the launch in front may still be writing.
     SmallVector<Value> products;
     for (Value key : keys)

@@ -12,17 +12,11 @@ using namespace nsa;
 using namespace nsa::tile;
 
 template <typename OpT>
-static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
-  return {AttentionShape(op.getQuery(), op.getKey(), op.getValue(),
-                         op.getScaleOrDefault()),
-          op.getVisibility(), schedule};
-}
-
-/// The same of an operation that may have packed sequences.
-template <typename OpT>
-static DenseAttention getPackedAttention(OpT op,
-                                         const KernelSchedule &schedule) {
-  DenseAttention attention = getAttention(op, schedule);
+static DenseAttention getAttention(OpT op, const KernelSchedule &machine,
+                                   const Schedule &schedule) {
+  DenseAttention attention(getShapeOf(op), op.getVisibility(),
+                           schedule.applyTo(machine));
+  attention.shape.columnParts = schedule.columnParts;
   attention.isPacked = bool(op.getStart());
   return attention;
 }
@@ -131,8 +125,6 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
                                                   Value k, Value v, Value masks,
                                                   ArrayRef<Value> inits,
                                                   KeyTileBody body) const {
-  Value keyCols = b.range(0, shape.keyWidth, 1);
-  Value valueCols = b.range(0, shape.valueWidth, 1);
   std::pair<Expr, Expr> range = getKeyRange(b, queries);
   Expr firstKey = range.first, endKey = range.second;
   std::optional<PackedRows> packed;
@@ -143,10 +135,7 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
     return b.forLoop(
         first, end, size, inits, [&](Expr i0, ArrayRef<Value> carried) {
           Value i = b.range(i0, size, 0);
-          KeyTile tile;
-          tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
-          tile.values =
-              b.load(v, {queries.batch, i, queries.keyHead, valueCols});
+          KeyTile tile = queries.loadKeys(b, shape, i, k, v);
           tile.row = packed ? packed->row : queries.query;
           tile.base = packed ? packed->base : Value();
           tile.key = b.range(i0, size, 1);
@@ -271,26 +260,32 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   Value dQ = args.drop_back().back(), delta = args.back();
   HeadProgram program(*this, queryTile, b);
   program.range.start = isPacked ? args[masks ? 7 : 6] : Value();
+  program.range.isGradient = true;
   const QueryRange &range = program.range;
-  Value queries = program.loadRows(q, shape.keyWidth);
-  Value outputGrads = program.loadRows(dO, shape.valueWidth);
+  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+  Value valueCols = shape.columns(b, shape.valueWidth);
+  Value outputGrads = program.loadRows(dO, valueCols);
   RowTerms terms;
   Value rowLse = program.loadStatistic(lse);
   terms.shift = shape.exponent().fromLse(b, rowLse);
-  terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
-  getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
+  terms.delta = rowDot(b, outputGrads, program.loadRows(o, valueCols));
+  shape.buildOnce(b, [&] {
+    getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
+  });
   // What threads have multiplied element by element would stay in registers,
   // where warpgroups do not multiply what does not change.
   if (hasWarpgroups)
-    outputGrads = program.loadRows(dO, shape.valueWidth);
+    outputGrads = program.loadRows(dO, valueCols);
 
   Value sum = forEachKeyTile(
-      b, keyTile, range, k, v, masks, {b.zeros(range.count, shape.keyWidth)},
+      b, keyTile, range, k, v, masks, 
+      {b.zeros(range.count, shape.ownWidth(shape.keyWidth))},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms,
                              shape.exponent(), carried[0])};
       })[0];
-  program.storeRows(scaled(b, sum, shape.scale), dQ, shape.keyWidth);
+  program.storeRows(scaled(b, sum, shape.scale), dQ,
+                    shape.ownColumns(b, shape.keyWidth));
 }
 
 /// Rows of packed sequences are counted from where that of the key `i` begins,
@@ -342,8 +337,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   Expr i0 = number * ownKeyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value i = b.range(i0, ownKeyTile, 0);
-  Value keyCols = b.range(0, shape.keyWidth, 1);
-  Value valueCols = b.range(0, shape.valueWidth, 1);
+  Value keyCols = shape.columns(b, shape.keyWidth);
+  Value valueCols = shape.columns(b, shape.valueWidth);
 
   KeyTile tile;
   tile.keys = b.load(args.k, {batch, i, keyHead, keyCols});
@@ -372,11 +367,16 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
     if (args.masks)
       selectQueries(b, batch, keyHead, i0 / selectBlock, args, tile);
+    auto [ownQueries, ownOutputGrads] =
+        loadOwnColumns(b, shape, args, {batch, t, head});
     return addKeyValueGrad(b, queries, outputGrads, tile, terms,
-                           shape.exponent(), sums);
+                           shape.exponent(), sums, ownQueries, ownOutputGrads);
   };
-  SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
-                              b.zeros(ownKeyTile, shape.valueWidth)};
+  SmallVector<Value> zeros = {
+      b.zeros(ownKeyTile, shape.ownWidth(shape.keyWidth)),
+      b.zeros(ownKeyTile, shape.ownWidth(shape.valueWidth))};
+  Value ownKeyCols = shape.ownColumns(b, shape.keyWidth);
+  Value ownValueCols = shape.ownColumns(b, shape.valueWidth);
   auto addHead = [&](Expr head) {
     return b.forLoop(firstQuery, endQuery, queryTile, zeros,
                      [&](Expr t0, ArrayRef<Value> sums) {
@@ -385,8 +385,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   };
   if (part) {
     auto sums = addHead(firstHead + *part);
-    b.store(sums[0], args.keyGrad, {*part, batch, i, keyHead, keyCols});
-    b.store(sums[1], args.valueGrad, {*part, batch, i, keyHead, valueCols});
+    b.store(sums[0], args.keyGrad, {*part, batch, i, keyHead, ownKeyCols});
+    b.store(sums[1], args.valueGrad,
+            {*part, batch, i, keyHead, ownValueCols});
     return;
   }
   // A sum for each head first: the rounding errors of one long sum would exceed
@@ -398,8 +399,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
-          {batch, i, keyHead, keyCols});
-  b.store(sums[1], args.valueGrad, {batch, i, keyHead, valueCols});
+          {batch, i, keyHead, ownKeyCols});
+  b.store(sums[1], args.valueGrad, {batch, i, keyHead, ownValueCols});
 }
 
 KernelSpec DenseAttention::forwardSpec(StringRef suffix,
@@ -436,17 +437,6 @@ KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
   return spec;
 }
 
-ResultRange DenseAttention::launchForward(KernelCache &cache,
-                                          OpBuilder &builder, Operation *op,
-                                          StringRef suffix, std::string name,
-                                          ValueRange inputs,
-                                          TypeRange types) const {
-  KernelSpec spec = forwardSpec(suffix, std::move(name));
-  return cache.launch(
-      builder, op, spec, inputs, types,
-      [&](TileBuilder &b, ArrayRef<Value> args) { buildForward(b, args); });
-}
-
 //===----------------------------------------------------------------------===//
 // Patterns
 //===----------------------------------------------------------------------===//
@@ -458,11 +448,15 @@ struct ConvertForward : KernelPattern<AttentionOp> {
                                 PatternRewriter &rewriter) const override {
     if (op.getIndices())
       return failure();
-    DenseAttention attention = getPackedAttention(op, getSchedule());
-    rewriter.replaceOp(
-        op, attention.launchForward(cache, rewriter, op, "", getName(attention),
-                                    op->getOperands(), op->getResultTypes()));
-    return success();
+    ChosenSchedule own =
+        getShapeOf(op).choose(cache, op, "", ScheduledKernel::Forward);
+    DenseAttention attention = getAttention(op, getSchedule(), own);
+    KernelSpec spec = attention.forwardSpec("", getName(attention));
+    spec.schedule = own;
+    return replace(op, rewriter, spec,
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     attention.buildForward(b, args);
+                   });
   }
 };
 
@@ -470,10 +464,13 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(RotaryAttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getPackedAttention(op, getSchedule());
+    ChosenSchedule own =
+        getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
+    DenseAttention attention = getAttention(op, getSchedule(), own);
     // Programs rotate the rows of one head.
     attention.packedHeads = 1;
     KernelSpec spec = attention.forwardSpec("", getName(attention));
+    spec.schedule = own;
     spec.takesExtents = spec.takesExtents &&
                         hasAnglesOfAll(op.getTable(), attention.shape.sequence);
     return replace(op, rewriter, spec,
@@ -489,16 +486,24 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
                                 PatternRewriter &rewriter) const override {
     if (op.getIndices())
       return failure();
-    DenseAttention attention = getPackedAttention(op, getSchedule());
+    AttentionShape shape = getShapeOf(op);
+    ChosenSchedule ofQuery =
+        shape.choose(cache, op, "dq", ScheduledKernel::QueryGrad);
+    DenseAttention attention = getAttention(op, getSchedule(), ofQuery);
     KernelSpec query = attention.queryGradSpec("dq", getName(attention));
+    query.schedule = ofQuery;
     auto queryResults = cache.launch(
         rewriter, op, query, op->getOperands(),
         {op.getQuery().getType(), attention.getStatistics().getType(cache)},
         [&](TileBuilder &b, ArrayRef<Value> args) {
           attention.buildQueryGrad(b, args);
         });
+    ChosenSchedule ofKeys =
+        shape.choose(cache, op, "dkdv", ScheduledKernel::KeyValueGrad);
+    attention = getAttention(op, getSchedule(), ofKeys);
     KernelSpec keyValue =
         attention.keyValueGradSpec("dkdv", getName(attention));
+    keyValue.schedule = ofKeys;
     SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
                                  op.getKey(),        op.getValue(),
                                  op.getLse(),        queryResults[1]};

@@ -28,7 +28,9 @@ struct DenseAttention {
         minBlocks(getMinBlocks(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
         sumTile(getOwnKeyTile(schedule, 0)), isGPU(schedule.isGPU),
-        hasWarpgroups(getProductRows(schedule) != 0) {}
+        hasWarpgroups(getProductRows(schedule) != 0) {
+    this->shape.fitTo(schedule);
+  }
 
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const {
@@ -104,14 +106,7 @@ struct DenseAttention {
                     llvm::ArrayRef<mlir::Value> args) const;
   /// What the kernel of the gradient of queries writes of each row.
   RowStatistics getStatistics() const { return {shape, isGPU}; }
-  /// Launches the kernel that computes the output and its log-sum-exp, of
-  /// `types`, from `inputs`: q, k and v. `suffix` and `name` are a
-  /// KernelSpec's.
-  mlir::ResultRange launchForward(KernelCache &cache, mlir::OpBuilder &builder,
-                                  mlir::Operation *op, llvm::StringRef suffix,
-                                  std::string name, mlir::ValueRange inputs,
-                                  mlir::TypeRange types) const;
-  /// The same for the gradients of queries, and of keys and values.
+  /// Those of the gradients of queries, and of keys and values.
   KernelSpec queryGradSpec(llvm::StringRef suffix, std::string name) const;
   KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
   /// Program: (query tile, query head, batch). Also writes do . o of every row,

@@ -104,10 +104,19 @@ struct BranchArgs {
 };
 
 struct ForwardKernel {
-  ForwardKernel(const FusedSum &sum, const KernelSchedule &schedule)
-      : sum(sum), attention(ArrayRef(sum.branches), sum.gate, schedule) {
-    SelectedForms forms(attention.selected, schedule);
-    if (forms.forward == SelectedForm::Masks)
+  ForwardKernel(const FusedSum &sum, KernelCache &cache, FusedOp op)
+      : sum(sum),
+        attention(ArrayRef(sum.branches), sum.gate, cache.getSchedule()) {
+    SelectedForms forms(attention.selected, cache.getSchedule());
+    bool hasMasks = forms.forward == SelectedForm::Masks;
+    own = attention.shape.choose(cache, op, hasMasks ? "masks" : "",
+                                 hasMasks ? ScheduledKernel::MaskedForward
+                                          : ScheduledKernel::ListForward);
+    KernelSchedule schedule = own.applyTo(cache.getSchedule());
+    attention =
+        GatedAttention(ArrayRef(this->sum.branches), this->sum.gate, schedule);
+    attention.setColumnParts(own.columnParts);
+    if (hasMasks)
       masked = makeMasked(attention.selected, schedule);
   }
 
@@ -128,6 +137,7 @@ struct ForwardKernel {
 
   FusedSum sum;
   GatedAttention attention;
+  ChosenSchedule own;
   /// The selected branch where it has masks.
   std::optional<DenseAttention> masked;
 };
@@ -144,6 +154,7 @@ KernelSpec ForwardKernel::spec() const {
   int64_t width = shape.keyWidth + shape.valueWidth;
   spec.flops = attention.selected.flops(width) + attention.denseFlops(width);
   spec.takesExtents = !attention.selected.isPacked;
+  spec.schedule = own;
   return spec;
 }
 
@@ -217,8 +228,10 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
   program.range.start = start;
   if (group)
     group->range.start = start;
-  Value queries = program.loadRows(q, shape.keyWidth);
-  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
+  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+  Value columns = shape.ownColumns(b, shape.valueWidth);
+  auto init = OnlineSoftmax::init(b, program.numRows(),
+                                  shape.ownWidth(shape.valueWidth));
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {
     return attend(b, queries, tile, shape.exponent(),
                   OnlineSoftmax::fromCarried(carried))
@@ -230,16 +243,19 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
     auto softmax = OnlineSoftmax::fromCarried(carried);
     Value output = b.convertTo(softmax.output(b), stored);
     if (branch.kept)
-      program.storeRows(output, branch.kept, shape.valueWidth);
+      program.storeRows(output, branch.kept, columns);
     if (branch.keptLse)
-      program.storeStatistic(softmax.lse(b, shape.exponent()), branch.keptLse);
+      shape.buildOnce(b, [&] {
+        program.storeStatistic(softmax.lse(b, shape.exponent()),
+                               branch.keptLse);
+      });
     return output;
   };
   BranchTiles branches(own.size());
   auto loadGiven = [&] {
     for (auto [branch, tile] : llvm::zip_equal(own, branches))
       if (branch.given)
-        tile = program.loadRows(branch.given, shape.valueWidth);
+        tile = program.loadRows(branch.given, columns);
   };
   if (!masked)
     loadGiven();
@@ -267,7 +283,7 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
   RowGates rowGates =
       attention.getGates(gates, attention.hasBias ? take() : Value());
   program.storeRows(gatedSum(b, rowGates.load(program), branches), outputs[0],
-                    shape.valueWidth);
+                    columns);
 }
 
 namespace {
@@ -277,7 +293,7 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
                                 PatternRewriter &rewriter) const override {
     if (op.isBackward())
       return failure();
-    ForwardKernel kernel(*FusedSum::get(op), getSchedule());
+    ForwardKernel kernel(*FusedSum::get(op), cache, op);
     const SelectedAttention &attention = kernel.attention.selected;
     AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
     Value start = kernel.getStart(op);

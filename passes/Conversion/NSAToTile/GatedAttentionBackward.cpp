@@ -61,17 +61,19 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
       group ? RowProgram(*group)
             : HeadProgram(masked.attention, masked.attention.queryTile, b);
   program.range.start = start;
+  program.range.isGradient = true;
   if (group)
-    group->range.start = start;
-  Value queries = program.loadRows(q, shape.keyWidth);
-  Value outputGrads = program.loadRows(dO, shape.valueWidth);
+    group->range = program.range;
+  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+  Value valueCols = shape.columns(b, shape.valueWidth);
+  Value outputGrads = program.loadRows(dO, valueCols);
   RowGates rowGates = getGates(gatesOrLogits, hasBias ? take() : Value());
   BranchTiles gates = rowGates.load(program), gateGrads;
   SmallVector<RowTerms> terms(branches);
   const QueryRange &range = program.range;
   for (int64_t c = 0; c < branches; ++c) {
-    gateGrads.push_back(rowDot(
-        b, outputGrads, program.loadRows(own[c].output, shape.valueWidth)));
+    gateGrads.push_back(
+        rowDot(b, outputGrads, program.loadRows(own[c].output, valueCols)));
     Value lse = program.loadStatistic(own[c].lse);
     terms[c].shift = shape.exponent().fromLse(b, lse);
     if (foldsGates()) {
@@ -82,15 +84,18 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
       terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
                              [](ArrayRef<Expr> x) { return x[0] * x[1]; });
     }
-    statistics.store(program, c, terms[c], lse, out[Statistics]);
+    shape.buildOnce(b, [&] {
+      statistics.store(program, c, terms[c], lse, out[Statistics]);
+    });
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
-  rowGates.store(program, grads, out[GatesGrad]);
+  shape.buildOnce(b,
+                  [&] { rowGates.store(program, grads, out[GatesGrad]); });
   Value biasGrad =
       hasBias ? sumBiasGrads(b, group ? &*group : nullptr, grads) : Value();
   // For warpgroups, as in DenseAttention::buildQueryGrad.
   if (masksQueries() && masked.attention.hasWarpgroups)
-    outputGrads = program.loadRows(dO, shape.valueWidth);
+    outputGrads = program.loadRows(dO, valueCols);
 
   auto step = [&](int64_t branch) {
     return [&, branch](const KeyTile &tile,
@@ -99,7 +104,8 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                            shape.exponent(), carried[0])};
     };
   };
-  SmallVector<Value> sum = {b.zeros(program.numRows(), shape.keyWidth)};
+  SmallVector<Value> sum = {
+      b.zeros(program.numRows(), shape.ownWidth(shape.keyWidth))};
   if (!isSplit())
     for (const Dense &one : dense)
       sum = one.attention.forEachKeyTile(
@@ -113,7 +119,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                               range, args.key, args.value,
                                               args.indices, sum, step(branch));
   program.storeRows(isSplit() ? sum[0] : scaled(b, sum[0], shape.scale),
-                    out[QueryGrad], shape.keyWidth);
+                    out[QueryGrad], shape.ownColumns(b, shape.keyWidth));
   if (table)
     rotateRows(
         b, out[QueryGrad], out[QueryGrad], table,
@@ -155,8 +161,10 @@ void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
             [&](ArrayRef<Expr> x) {
               return (firstHead + x[0]) * static_cast<double>(branches) + x[1];
             });
-  b.store(biasGrad[0], out[BiasParts],
-          {batch * numQueryPrograms() + number, channel});
+  shape.buildOnce(b, [&] {
+    b.store(biasGrad[0], out[BiasParts],
+            {batch * numQueryPrograms() + number, channel});
+  });
 }
 
 /// Program: (query tile, query head, batch). `args` are what
@@ -165,13 +173,16 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
                                                  ArrayRef<Value> args) const {
   const DenseAttention &first = dense.front().attention;
   HeadProgram program(first, first.queryTile, b);
+  program.range.isGradient = true;
   const QueryRange &range = program.range;
-  Value outputGrads = program.loadRows(args[0], shape.valueWidth);
-  Value queries = program.loadRows(args[1], shape.keyWidth);
+  Value outputGrads =
+      program.loadRows(args[0], shape.columns(b, shape.valueWidth));
+  Value queries = program.loadRows(args[1], shape.columns(b, shape.keyWidth));
+  Value ownColumns = shape.ownColumns(b, shape.keyWidth);
   ArrayRef<Value> last = args.take_back(3);
   if (selected.isPacked)
     program.range.start = args.drop_back(3).back();
-  SmallVector<Value> sum = {program.loadRows(last[1], shape.keyWidth)};
+  SmallVector<Value> sum = {program.loadRows(last[1], ownColumns)};
   size_t perBranch = foldsGates() ? 2 : 3;
   for (auto [number, one] : llvm::enumerate(dense)) {
     ArrayRef<Value> in = args.slice(2 + perBranch * number, perBranch);
@@ -187,7 +198,7 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
                                shape.exponent(), carried[0])};
         });
   }
-  program.storeRows(scaled(b, sum[0], shape.scale), last[2], shape.keyWidth);
+  program.storeRows(scaled(b, sum[0], shape.scale), last[2], ownColumns);
 }
 
 /// The sums of `grads` over the queries of `program` for each head of the

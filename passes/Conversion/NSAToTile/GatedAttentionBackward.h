@@ -19,6 +19,10 @@ struct GatedAttentionBackward : GatedAttention {
                    schedule.isGPU),
         rotatesTokens(rotatesTokens) {}
 
+  void setColumnParts(int64_t parts) {
+    GatedAttention::setColumnParts(parts);
+    masked.attention.shape.columnParts = parts;
+  }
   /// Whether programs of dq have the rows of one head and masks.
   bool masksQueries() const { return forms.queryGrad == SelectedForm::Masks; }
   bool masksKeys() const { return forms.keyValueGrad == SelectedForm::Masks; }

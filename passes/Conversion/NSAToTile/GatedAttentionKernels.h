@@ -42,11 +42,6 @@ private:
 mlir::Value gatedSum(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> gates,
                      llvm::ArrayRef<mlir::Value> outputs);
 
-template <typename OpT>
-AttentionShape getShapeOf(OpT op) {
-  return {op.getQuery(), op.getKey(), op.getValue(), op.getScaleOrDefault()};
-}
-
 /// What the kernels of a gated sum and of its gradients share. Rows are those
 /// of the branch with indices.
 struct GatedAttention {
@@ -76,6 +71,12 @@ struct GatedAttention {
       return;
     activation = gate.getActivation();
     hasBias = static_cast<bool>(gate.getBias());
+  }
+
+  void setColumnParts(int64_t parts) {
+    shape.columnParts = selected.shape.columnParts = parts;
+    for (Dense &own : dense)
+      own.attention.shape.columnParts = parts;
   }
 
   /// For kernel names: "sigmoid_b1s64h4x2d16_s16n3_w32".

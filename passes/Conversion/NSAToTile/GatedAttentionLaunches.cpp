@@ -23,6 +23,8 @@
 #include "passes/Conversion/NSAToTile/GatedAttentionBackward.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 
+#include <deque>
+
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
@@ -51,10 +53,27 @@ public:
 private:
   using Dense = GatedAttention::Dense;
 
+  /// The kernels, as the one with a suffix is cut.
+  struct Cut {
+    ChosenSchedule schedule;
+    GatedAttentionBackward kernels;
+
+    /// The branch as it is cut.
+    const DenseAttention &of(const Dense &branch) const {
+      if (branch.attention.selectBlock != 0)
+        return kernels.masked.attention;
+      return llvm::find_if(kernels.dense, [&](const Dense &own) {
+               return own.branch == branch.branch;
+             })->attention;
+    }
+  };
+  const Cut &cut(StringRef suffix, ScheduledKernel kernel);
+
   ResultRange launchQueryGrad();
   SmallVector<Value> getQueryInputs();
   Value launchDenseQueryGrad(ResultRange query);
-  ResultRange launchBlockParts(const Dense &blocks, ResultRange query);
+  ResultRange launchBlockParts(const Dense &blocks, const Cut &made,
+                               ResultRange query);
   LaunchPart makeBlocks(const Dense &blocks, ResultRange query);
   LaunchPart makeBiasGrad(ResultRange query);
   ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
@@ -160,22 +179,40 @@ private:
   PatternRewriter &rewriter;
   FusedOp op;
   FusedGradients grads;
+  /// As the machine cuts it: what is the same for all schedules.
   GatedAttentionBackward attention;
+  /// Of kernels that are built last, too.
+  std::deque<Cut> cuts;
+  /// How dq is cut.
+  const Cut *ofQuery = nullptr;
   /// The table and where packed sequences begin, null without; the numbers of
   /// the blocks that are selected, and where packed sequences end.
   Value table, start, indices, ends;
 };
 } // namespace
 
+const Launcher::Cut &Launcher::cut(StringRef suffix, ScheduledKernel kernel) {
+  ChosenSchedule own = attention.shape.choose(cache, op, suffix, kernel);
+  Cut &made = cuts.emplace_back(
+      Cut{own, GatedAttentionBackward(grads.branches, grads.gate,
+                                      grads.turnsTokens,
+                                      own.applyTo(cache.getSchedule()))});
+  made.kernels.forms = attention.forms;
+  made.kernels.setColumnParts(own.columnParts);
+  return made;
+}
+
 ResultRange Launcher::launchQueryGrad() {
   const AttentionShape &shape = attention.shape;
   bool isSplit = attention.isSplit();
   bool hasMasks = attention.masksQueries();
-  KernelSpec spec = {hasMasks  ? "dq_masks"
-                     : isSplit ? "dq_selected"
-                               : "dq",
+  StringRef suffix = hasMasks ? "dq_masks" : isSplit ? "dq_selected" : "dq";
+  ofQuery = &cut(suffix, hasMasks ? ScheduledKernel::MaskedQueryGrad
+                                  : ScheduledKernel::ListQueryGrad);
+  const GatedAttentionBackward &own = ofQuery->kernels;
+  KernelSpec spec = {suffix.str(),
                      attention.name(),
-                     {attention.numQueryPrograms(),
+                     {own.numQueryPrograms(),
                       hasMasks ? shape.queryHeads : shape.keyHeads,
                       shape.batch},
                      attention.selected.flops(queryWidth())};
@@ -185,8 +222,9 @@ ResultRange Launcher::launchQueryGrad() {
     spec.selectBlock = selected.getVisibility().getIndexBlock();
   }
   spec.takesExtents = takesExtents();
+  spec.schedule = ofQuery->schedule;
   if (hasMasks) {
-    spec.minBlocks = attention.masked.attention.getQueryGradBlocks();
+    spec.minBlocks = own.masked.attention.getQueryGradBlocks();
     spec.longestFirst = true;
   }
   if (!isSplit)
@@ -200,13 +238,13 @@ ResultRange Launcher::launchQueryGrad() {
                              attention.statistics.getType(cache)};
   if (attention.hasBias)
     types.push_back(cache.getTensorType(
-        {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},
+        {shape.batch * own.numQueryPrograms(), attention.gateWidth()},
         f32));
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                        attention.buildQueryGrads(
-                            b, args.take_front(operands.size()),
-                            args.drop_front(operands.size()));
+                        own.buildQueryGrads(b,
+                                            args.take_front(operands.size()),
+                                            args.drop_front(operands.size()));
                       });
 }
 
@@ -226,7 +264,7 @@ SmallVector<Value> Launcher::getQueryInputs() {
   if (start)
     operands.push_back(start);
   if (!attention.masksQueries())
-    llvm::append_range(operands, attention.selected.launchUnion(
+    llvm::append_range(operands, ofQuery->kernels.selected.launchUnion(
                                      cache, rewriter, op, indices, start));
   if (attention.rotatesAtOnce())
     operands.push_back(table);
@@ -236,11 +274,13 @@ SmallVector<Value> Launcher::getQueryInputs() {
 /// The gradient of the queries: what `query` has of it, and the branches whose
 /// rows are those of one head.
 Value Launcher::launchDenseQueryGrad(ResultRange query) {
-  const DenseAttention &first = attention.dense.front().attention;
+  const Cut &made = cut("dq_dense", ScheduledKernel::QueryGrad);
+  const DenseAttention &first = made.kernels.dense.front().attention;
   KernelSpec spec = {"dq_dense", attention.name(),
                      first.headGrid(first.queryTile),
                      attention.denseFlops(queryWidth())};
   spec.takesExtents = takesExtents();
+  spec.schedule = made.schedule;
   spec.longestFirst = llvm::any_of(attention.dense, [](const Dense &one) {
     return one.attention.isGraded();
   });
@@ -259,24 +299,30 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
   return cache.launch(rewriter, op, spec, inputs,
                       {selected.getQuery().getType()},
                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                        attention.buildDenseQueryGrad(b, args);
+                        made.kernels.buildDenseQueryGrad(b, args);
                       })[0];
 }
 
 /// dk and dv of a branch to ranges of tokens, or of the selected one by masks.
 ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
-  const DenseAttention &own = tokens.attention;
-  bool hasMasks = own.selectBlock != 0;
+  bool hasMasks = tokens.attention.selectBlock != 0;
+  StringRef suffix = hasMasks ? "_masks" : "";
+  const Cut &made =
+      cut("dkdv_" + getKind(tokens.branch) + suffix.str(),
+          hasMasks ? ScheduledKernel::MaskedKeyValueGrad
+                   : ScheduledKernel::KeyValueGrad);
+  const DenseAttention &own = made.of(tokens);
   SmallVector<Value> inputs = getInputs(tokens.branch, query);
   if (hasMasks)
     inputs.push_back(launchMasks());
   if (attention.rotatesAtOnce())
     inputs.push_back(table);
-  KernelSpec whole = spec(tokens.branch, hasMasks ? "_masks" : "",
+  KernelSpec whole = spec(tokens.branch, suffix,
                           own.numKeyTiles(own.ownKeyTile),
                           hasMasks ? attention.selected.flops(keyValueWidth())
                                    : own.flops(keyValueWidth()));
   whole.longestFirst = own.isGraded();
+  whole.schedule = made.schedule;
   return cache.launch(
       rewriter, op, whole, inputs, getTypes(tokens.branch),
       [&](TileBuilder &b, ArrayRef<Value> args) {
@@ -294,10 +340,14 @@ ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
 
 /// dk and dv of the selected branch, or sums of parts of them.
 ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
-  const SelectedAttention &selected = attention.selected;
-  int64_t parts = selected.gradParts, branch = attention.branch;
+  int64_t branch = attention.branch;
+  const Cut &made =
+      cut("dkdv_" + getKind(branch), ScheduledKernel::ListKeyValueGrad);
+  const SelectedAttention &selected = made.kernels.selected;
+  int64_t parts = selected.gradParts;
   KernelSpec whole = spec(branch, "", 0, selected.flops(keyValueWidth()));
   whole.grid = selected.gradGrid(parts);
+  whole.schedule = made.schedule;
   SmallVector<Value> inputs = getInputs(branch, query);
   llvm::append_range(inputs, lists.take_front(2));
   bool rotates = parts == 1 && attention.rotatesAtOnce();
@@ -345,13 +395,15 @@ LaunchPart Launcher::sumSelected(ValueRange parts) {
 }
 
 /// Sums of parts of dk and dv of a branch to blocks, a head of the group each.
-ResultRange Launcher::launchBlockParts(const Dense &blocks, ResultRange query) {
-  const DenseAttention &own = blocks.attention;
+ResultRange Launcher::launchBlockParts(const Dense &blocks, const Cut &made,
+                                       ResultRange query) {
+  const DenseAttention &own = made.of(blocks);
   int64_t parts = own.numGradParts();
   KernelSpec whole =
       spec(blocks.branch, "_parts", parts * own.numKeyTiles(own.ownKeyTile),
            own.flops(keyValueWidth()));
   whole.longestFirst = own.isGraded();
+  whole.schedule = made.schedule;
   return cache.launch(rewriter, op, whole, getInputs(blocks.branch, query),
                       getPartTypes(parts, blocks.branch),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
@@ -365,11 +417,14 @@ ResultRange Launcher::launchBlockParts(const Dense &blocks, ResultRange query) {
 
 /// dk and dv of a branch to blocks, from parts where there are any.
 LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
-  const DenseAttention &own = blocks.attention;
-  bool hasParts = own.numGradParts() > 1;
+  const Cut &made =
+      cut("dkdv_" + getKind(blocks.branch), ScheduledKernel::KeyValueGrad);
+  const DenseAttention &own = made.of(blocks);
+  // What a program has a part of, it cannot rotate.
+  bool hasParts = own.numGradParts() > 1 || own.shape.columnParts > 1;
   int64_t keys = hasParts ? own.sumTile : own.ownKeyTile;
   SmallVector<Value> inputs =
-      hasParts ? llvm::to_vector_of<Value>(launchBlockParts(blocks, query))
+      hasParts ? llvm::to_vector_of<Value>(launchBlockParts(blocks, made, query))
                : getInputs(blocks.branch, query);
   Value grad = grads.branches[blocks.branch].getKeyGrad();
   bool isRotated = FusedGradients::getStored(grad) != grad;
@@ -378,8 +433,7 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
   if (isRotated)
     inputs.push_back(table);
   auto build = [this, hasParts, isRotated, keys,
-                &blocks](TileBuilder &b, ArrayRef<Value> args) {
-    const DenseAttention &own = blocks.attention;
+                &blocks, &own](TileBuilder &b, ArrayRef<Value> args) {
     ArrayRef<Value> out = args.take_back(2);
     Expr number = b.programId(0), first = number * keys;
     if (hasParts)
@@ -392,9 +446,11 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
                   b.programId(1), first, keys, own.visibility->getKeyStride(),
                   /*inverse=*/true, begin);
   };
-  return {spec(blocks.branch, "", own.numKeyTiles(keys),
-               hasParts ? 0 : own.flops(keyValueWidth())),
-          inputs, getTypes(blocks.branch), build};
+  KernelSpec whole = spec(blocks.branch, "", own.numKeyTiles(keys),
+                          hasParts ? 0 : own.flops(keyValueWidth()));
+  if (!hasParts)
+    whole.schedule = made.schedule;
+  return {whole, inputs, getTypes(blocks.branch), build};
 }
 
 /// Of all heads, or on wide machines a program for each key head.
@@ -406,7 +462,7 @@ LaunchPart Launcher::makeBiasGrad(ResultRange query) {
           {query[BiasParts]},
           {grads.gate.getBias().getType()},
           [this](TileBuilder &b, ArrayRef<Value> args) {
-            attention.buildBiasGrad(b, args[0], args[1]);
+            ofQuery->kernels.buildBiasGrad(b, args[0], args[1]);
           }};
 }
 

@@ -6,6 +6,20 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+KeyTile QueryRange::loadKeys(TileBuilder &b, const AttentionShape &shape,
+                             Value rows, Value k, Value v) const {
+  auto load = [&](Value from, Value columns) {
+    return b.load(from, {batch, rows, keyHead, columns});
+  };
+  KeyTile tile;
+  tile.keys = load(k, shape.columns(b, shape.keyWidth));
+  tile.values = load(v, isGradient ? shape.columns(b, shape.valueWidth)
+                                   : shape.ownColumns(b, shape.valueWidth));
+  if (isGradient && shape.columnParts > 1)
+    tile.ownKeys = load(k, shape.ownColumns(b, shape.keyWidth));
+  return tile;
+}
+
 /// Rows of several heads of one query follow each other in memory.
 RowProgram nsa::makeHeadsProgram(const AttentionShape &shape, int64_t queries,
                                  int64_t heads, TileBuilder &b, Expr tile) {
@@ -126,6 +140,20 @@ RowTerms RowStatistics::load(TileBuilder &b, const Exponent &exponent,
   return terms;
 }
 
+std::pair<Value, Value> nsa::loadOwnColumns(TileBuilder &b,
+                                            const AttentionShape &shape,
+                                            const KeyValueGradArgs &args,
+                                            ArrayRef<tile::Operand> rows) {
+  if (shape.columnParts == 1)
+    return {};
+  auto load = [&](Value from, int64_t width) {
+    SmallVector<tile::Operand> indices(rows);
+    indices.push_back(shape.ownColumns(b, width));
+    return b.load(from, indices);
+  };
+  return {load(args.q, shape.keyWidth), load(args.outputGrad, shape.valueWidth)};
+}
+
 void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,
                    Value row, Expr head, double scale,
                    tile::Operand firstPart) {
@@ -146,8 +174,9 @@ void nsa::storeAttention(
     Value q, Value o, Value lse,
     function_ref<SmallVector<Value>(ArrayRef<Value> inits, KeyTileBody body)>
         forEachKeyTile) {
-  Value queries = program.loadRows(q, shape.keyWidth);
-  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
+  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+  auto init = OnlineSoftmax::init(b, program.numRows(),
+                                  shape.ownWidth(shape.valueWidth));
   auto results = forEachKeyTile(
       init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
         return attend(b, queries, tile, shape.exponent(),
@@ -155,6 +184,9 @@ void nsa::storeAttention(
             .carried();
       });
   auto softmax = OnlineSoftmax::fromCarried(results);
-  program.storeRows(softmax.output(b), o, shape.valueWidth);
-  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
+  program.storeRows(softmax.output(b), o,
+                    shape.ownColumns(b, shape.valueWidth));
+  shape.buildOnce(b, [&] {
+    program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
+  });
 }

@@ -25,6 +25,13 @@ struct QueryRange {
   /// Where the sequence of each token of the batch begins, i32 [B, S]; null if
   /// a row of the batch is one sequence.
   mlir::Value start = {};
+  /// Whether the gradient of these queries is computed: from all columns of
+  /// keys and values, where programs share what they write.
+  bool isGradient = false;
+
+  /// Loads the keys `rows` and their values.
+  KeyTile loadKeys(tile::TileBuilder &b, const AttentionShape &shape,
+                   mlir::Value rows, mlir::Value k, mlir::Value v) const;
 };
 
 /// The rows of a program: queries of one head or of several.
@@ -33,12 +40,13 @@ struct RowProgram {
   int64_t numRows() const {
     return llvm::cast<tile::TileType>(range.query.getType()).getRows();
   }
-  /// Rows of what is stored as [B, S, Hq, width].
-  mlir::Value loadRows(mlir::Value ref, int64_t width) const {
-    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  /// Some columns of rows of what is stored as [B, S, Hq, width].
+  mlir::Value loadRows(mlir::Value ref, mlir::Value columns) const {
+    return b.load(ref, {range.batch, range.query, head, columns});
   }
-  void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
-    b.store(value, ref, {range.batch, stored, head, b.range(0, width, 1)});
+  void storeRows(mlir::Value value, mlir::Value ref,
+                 mlir::Value columns) const {
+    b.store(value, ref, {range.batch, stored, head, columns});
   }
   /// For what is stored as [B, Hq, S].
   mlir::Value loadStatistic(mlir::Value ref) const {
@@ -158,6 +166,13 @@ struct KeyValueGradArgs {
     return rows.load(b, exponent, branch, statistics, lse, batch, head, query);
   }
 };
+
+/// Of the queries and the gradients of outputs of some rows, the columns whose
+/// sums a program computes; null where these are all. `rows` are the
+/// coordinates but for the column.
+std::pair<mlir::Value, mlir::Value>
+loadOwnColumns(tile::TileBuilder &b, const AttentionShape &shape,
+               const KeyValueGradArgs &args, llvm::ArrayRef<tile::Operand> rows);
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
 /// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].

@@ -10,13 +10,13 @@ using namespace nsa;
 using namespace nsa::tile;
 
 template <typename OpT>
-static AttentionShape getShapeOf(OpT op) {
+static AttentionShape getSelectShape(OpT op) {
   return {op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()};
 }
 
 /// The shape for all tokens that the caches are for.
-static AttentionShape getShapeOf(DecodeSelectOp op) {
-  AttentionShape shape = getShapeOf<DecodeSelectOp>(op);
+static AttentionShape getSelectShape(DecodeSelectOp op) {
+  AttentionShape shape = getSelectShape<DecodeSelectOp>(op);
   shape.sequence = static_cast<int64_t>(op.getContext());
   return shape;
 }
@@ -31,7 +31,7 @@ struct SelectKernel {
   /// Of `nsa.select`, or of `nsa.decode_select`, whose kernel has one query.
   template <typename OpT>
   SelectKernel(OpT op, const KernelSchedule &schedule)
-      : shape(getShapeOf(op)), visibility(op.getCompressed(), shape.sequence),
+      : shape(getSelectShape(op)), visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelected().getBlock())),
         listed(op.getSelected().getCount()), count(limit(listed)),
         initial(limit(op.getSelected().getInitial())),
@@ -45,7 +45,9 @@ struct SelectKernel {
         blockTile(getBlockTile(schedule.fixed.selectBlocks)),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
-                        isOnTensorCores ? 16 : schedule.columnMultiple)) {}
+                        isOnTensorCores ? 16 : schedule.columnMultiple)) {
+    shape.fitTo(schedule);
+  }
 
   /// Of compressed blocks.
   int64_t stride() const { return visibility->getKeyStride(); }
@@ -194,7 +196,7 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
                                        Expr numHeads) const {
   Value q = args[0], k = args[1], lse = args[2];
   Expr keyHead = b.programId(1), batch = b.programId(2);
-  Value cols = b.range(0, shape.keyWidth, 1);
+  Value cols = shape.columns(b, shape.keyWidth);
   Value t = queries.number, i = b.range(i0, rowTile, 1);
   Expr row = Value(queries.firstRow) ? queries.firstRow + i0 : i0;
   Value keys = b.load(k, {batch, b.range(row, rowTile, 0), keyHead, cols});
@@ -340,9 +342,12 @@ struct ConvertSelect : KernelPattern<SelectOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(SelectOp op,
                                 PatternRewriter &rewriter) const override {
-    SelectKernel kernel(op, getSchedule());
+    ChosenSchedule own =
+        getSelectShape(op).choose(cache, op, "", ScheduledKernel::Select);
+    SelectKernel kernel(op, own.applyTo(getSchedule()));
     const AttentionShape &shape = kernel.shape;
     KernelSpec spec;
+    spec.schedule = own;
     spec.shape = kernel.name();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.takesExtents = !kernel.isPacked;

@@ -121,11 +121,7 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
     selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
       return convert(x[0] == block, b.i32());
     }));
-  KeyTile tile;
-  tile.keys =
-      b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
-  tile.values = b.load(
-      v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
+  KeyTile tile = range.loadKeys(b, shape, u, k, v);
   // The last key that a row sees.
   if (selected)
     tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
@@ -202,11 +198,7 @@ static KeyTile makePackedKeyTile(const GroupProgram &program,
                  [&](ArrayRef<Expr> x) { return x[0] & x[0].constant(bit); });
   };
   Value u = b.range(first, keys, 0);
-  KeyTile tile;
-  tile.keys =
-      b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
-  tile.values = b.load(
-      v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
+  KeyTile tile = range.loadKeys(b, shape, u, k, v);
   tile.key = b.range(first, keys, 1);
   limitToBlocks(b, tile, rows.attention.selectBlock, first, isMember(2),
                 isMember(1), rows.start, range.query);
@@ -381,12 +373,18 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.getIndices())
       return failure();
-    SelectedAttention attention(op, getSchedule());
+    SelectedForms forms(SelectedAttention(op, getSchedule()), getSchedule());
+    bool hasMasks = forms.forward == SelectedForm::Masks;
+    ChosenSchedule own = getShapeOf(op).choose(
+        cache, op, hasMasks ? "masks" : "",
+        hasMasks ? ScheduledKernel::MaskedForward
+                 : ScheduledKernel::ListForward);
+    SelectedAttention attention(op, own.applyTo(getSchedule()));
+    attention.shape.columnParts = own.columnParts;
     Value numbers = attention.launchNumbers(cache, rewriter, op,
                                             op.getIndices(), op.getStart());
-    if (SelectedForms(attention, getSchedule()).forward ==
-        SelectedForm::Masks) {
-      convertToMasks(op, attention, numbers, rewriter);
+    if (hasMasks) {
+      convertToMasks(op, attention, own, numbers, rewriter);
       return success();
     }
     const AttentionShape &shape = attention.shape;
@@ -399,6 +397,7 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
     spec.indices = inputs[3];
     spec.selectBlock = op.getVisibility().getIndexBlock();
     spec.takesExtents = !attention.isPacked;
+    spec.schedule = own;
     llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op,
                                                      numbers, op.getStart()));
     rewriter.replaceOp(
@@ -411,9 +410,12 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
 
 private:
   void convertToMasks(AttentionOp op, const SelectedAttention &selected,
-                      Value numbers, PatternRewriter &rewriter) const {
-    DenseAttention attention = makeMasked(selected, getSchedule());
+                      const ChosenSchedule &own, Value numbers,
+                      PatternRewriter &rewriter) const {
+    DenseAttention attention =
+        makeMasked(selected, own.applyTo(getSchedule()));
     KernelSpec spec = attention.forwardSpec("masks", selected.name());
+    spec.schedule = own;
     spec.flops =
         selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
     SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),

@@ -117,8 +117,10 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   Expr block = u0 / selectBlock, firstHead = keyHead * shape.group();
   int64_t rows = gatherTile * shape.group();
   Value u = b.range(u0, keyTile, 0);
-  Value keyCols = b.range(0, shape.keyWidth, 1);
-  Value valueCols = b.range(0, shape.valueWidth, 1);
+  Value keyCols = shape.columns(b, shape.keyWidth);
+  Value valueCols = shape.columns(b, shape.valueWidth);
+  Value ownKeyCols = shape.ownColumns(b, shape.keyWidth);
+  Value ownValueCols = shape.ownColumns(b, shape.valueWidth);
 
   KeyTile tile;
   tile.keys = b.load(args.k, {batch, u, keyHead, keyCols});
@@ -159,14 +161,17 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
         args.loadTerms(b, shape.exponent(), batch, headRow, tile.row);
     if (args.start)
       limitToBlock(b, args.start, batch, block, tile);
+    auto [ownQueries, ownOutputGrads] =
+        loadOwnColumns(b, shape, args, {batch, t, head});
     return addKeyValueGrad(b, queries, outputGrads, tile, terms,
-                           shape.exponent(), sums);
+                           shape.exponent(), sums, ownQueries, ownOutputGrads);
   };
   // Every query selects the first block. The rounding errors of one sum that
   // long would exceed those of the terms: sums of ranges first.
   int64_t perSum = 16 * gatherTile;
-  SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
-                              b.zeros(keyTile, shape.valueWidth)};
+  SmallVector<Value> zeros = {
+      b.zeros(keyTile, shape.ownWidth(shape.keyWidth)),
+      b.zeros(keyTile, shape.ownWidth(shape.valueWidth))};
   auto addList = [&](ArrayRef<Value> sums) {
     return b.forLoop(
         begin, end, perSum, sums,
@@ -186,13 +191,13 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
                   : addList(zeros);
   if (parts > 1) {
     Expr part = program.part;
-    b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, keyCols});
-    b.store(sums[1], args.valueGrad, {part, batch, u, keyHead, valueCols});
+    b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, ownKeyCols});
+    b.store(sums[1], args.valueGrad, {part, batch, u, keyHead, ownValueCols});
     return;
   }
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
-          {batch, u, keyHead, keyCols});
-  b.store(sums[1], args.valueGrad, {batch, u, keyHead, valueCols});
+          {batch, u, keyHead, ownKeyCols});
+  b.store(sums[1], args.valueGrad, {batch, u, keyHead, ownValueCols});
 }
 
 /// Program: (tile of queries, key head, batch). Also writes do . o of every
@@ -208,23 +213,28 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   GroupProgram program =
       attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
   program.range.start = attention.isPacked ? in[7] : Value();
-  Value queries = program.loadRows(q, shape.keyWidth);
-  Value outputGrads = program.loadRows(dO, shape.valueWidth);
+  program.range.isGradient = true;
+  Value valueCols = shape.columns(b, shape.valueWidth);
+  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+  Value outputGrads = program.loadRows(dO, valueCols);
   RowTerms terms;
   Value rowLse = program.loadStatistic(lse);
   terms.shift = shape.exponent().fromLse(b, rowLse);
-  terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
-  RowStatistics(shape, attention.isGPU)
-      .store(program, /*branch=*/0, terms, rowLse, delta);
+  terms.delta = rowDot(b, outputGrads, program.loadRows(o, valueCols));
+  shape.buildOnce(b, [&] {
+    RowStatistics(shape, attention.isGPU)
+        .store(program, /*branch=*/0, terms, rowLse, delta);
+  });
 
   auto sum = attention.forEachKeyTile(
       program, indices, selection, k, v,
-      {b.zeros(program.numRows(), shape.keyWidth)},
+      {b.zeros(program.numRows(), shape.ownWidth(shape.keyWidth))},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms,
                              shape.exponent(), carried[0])};
       });
-  program.storeRows(scaled(b, sum[0], shape.scale), dQ, shape.keyWidth);
+  program.storeRows(scaled(b, sum[0], shape.scale), dQ,
+                    shape.ownColumns(b, shape.keyWidth));
 }
 
 //===----------------------------------------------------------------------===//
@@ -243,6 +253,14 @@ struct Launcher {
                                       op.getStart());
   }
 
+  /// Cuts the kernel with this suffix.
+  void cut(StringRef suffix, ScheduledKernel kernel) {
+    own = attention.shape.choose(cache, op, suffix, kernel);
+    KernelSchedule schedule = own.applyTo(cache.getSchedule());
+    attention = SelectedAttention(op, schedule);
+    attention.shape.columnParts = own.columnParts;
+    masked = makeMasked(attention, schedule);
+  }
   ResultRange launchQueryGrad();
   ResultRange launchMaskedQueryGrad();
   ResultRange launchKeyValueGrad(Value delta, ArrayRef<Value> lists);
@@ -269,6 +287,7 @@ struct Launcher {
   AttentionBackwardOp op;
   KernelCache &cache;
   OpBuilder &builder;
+  ChosenSchedule own;
   SelectedAttention attention;
   DenseAttention masked;
   /// Numbers of blocks.
@@ -277,6 +296,7 @@ struct Launcher {
 } // namespace
 
 ResultRange Launcher::launchQueryGrad() {
+  cut("dq", ScheduledKernel::ListQueryGrad);
   const AttentionShape &shape = attention.shape;
   KernelSpec spec = {"dq",
                      attention.name(),
@@ -285,6 +305,7 @@ ResultRange Launcher::launchQueryGrad() {
   spec.indices = indices;
   spec.selectBlock = op.getVisibility().getIndexBlock();
   spec.takesExtents = !attention.isPacked;
+  spec.schedule = own;
   SmallVector<Value> inputs(op->getOperands());
   inputs[6] = indices;
   llvm::append_range(inputs, attention.launchUnion(cache, builder, op, indices,
@@ -296,7 +317,9 @@ ResultRange Launcher::launchQueryGrad() {
 }
 
 ResultRange Launcher::launchMaskedQueryGrad() {
+  cut("dq_masks", ScheduledKernel::MaskedQueryGrad);
   KernelSpec spec = masked.queryGradSpec("dq_masks", attention.name());
+  spec.schedule = own;
   spec.flops = queryFlops();
   SmallVector<Value> inputs(op->getOperands());
   inputs[6] = launchMasks();
@@ -307,8 +330,10 @@ ResultRange Launcher::launchMaskedQueryGrad() {
 }
 
 ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
+  cut("dkdv", ScheduledKernel::ListKeyValueGrad);
   KernelSpec spec = {"dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
                      keyValueFlops()};
+  spec.schedule = own;
   spec.takesExtents = !attention.isPacked;
   SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(), op.getKey(),
                                op.getValue(),      op.getLse(),   delta,
@@ -326,7 +351,9 @@ ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
 }
 
 ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {
+  cut("dkdv_masks", ScheduledKernel::MaskedKeyValueGrad);
   KernelSpec spec = masked.keyValueGradSpec("dkdv_masks", attention.name());
+  spec.schedule = own;
   spec.flops = keyValueFlops();
   SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(), op.getKey(),
                                op.getValue(),      op.getLse(),   delta,

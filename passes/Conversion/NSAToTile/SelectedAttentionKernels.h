@@ -27,7 +27,9 @@ struct SelectedAttention {
         stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
         gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
-        isGPU(schedule.isGPU) {}
+        isGPU(schedule.isGPU) {
+    this->shape.fitTo(schedule);
+  }
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),

@@ -85,6 +85,7 @@ DenseAttention nsa::makeMasked(const SelectedAttention &selected,
   DenseAttention attention(selected.shape, causal, schedule,
                            selected.selectBlock);
   attention.isPacked = selected.isPacked;
+  attention.shape.columnParts = selected.shape.columnParts;
   // Heads so wide leave two programs too few registers: one has a producer.
   if (selected.shape.keyWidth + selected.shape.valueWidth > 128)
     attention.minBlocks = 0;

@@ -120,11 +120,13 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     smaller.producers = false;
     return KernelEmitter(kernel, smaller).emit(sharedMemory, sharedLimit);
   }
-  if (uint64_t(sharedBytes) > sharedLimit)
+  if (uint64_t(sharedBytes) > sharedLimit) {
+    kernel->setAttr(kRefusedAttr, b.getUnitAttr());
     return kernel.emitError("kernel @")
            << kernel.getSymName() << " needs " << sharedBytes
            << " bytes of shared memory, more than the " << sharedLimit
            << " that a block may have";
+  }
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                 b.getDenseI32ArrayAttr({int32_t(getBlockThreads()), 1, 1}));

@@ -1,0 +1,155 @@
+//===- RefusedSchedules.cpp - what the assembler has refused --------------===//
+
+#include "lib/Compiler/RefusedSchedules.h"
+#include "dialects/Interfaces/AttributeNames.h"
+#include "lib/Support/Files.h"
+#include "lib/Support/Hash.h"
+#include "lib/Target/CUDA/Assembler.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLExtras.h"
+#include <cstdlib>
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+/// An answer that comes with the compiler, by the hash that names the kernel.
+struct Answer {
+  uint64_t kernel;
+  llvm::StringLiteral chip;
+  int64_t refused;
+};
+} // namespace
+
+// Written by test/shapes.py --update, in ascending order.
+static constexpr Answer answers[] = {
+#include "lib/Compiler/ScheduleAnswers.inc"
+};
+
+static int64_t findShipped(StringRef kernel, StringRef chip) {
+  Result<uint64_t> hash = nsa::fromHex(kernel);
+  auto *answer = llvm::lower_bound(
+      answers, hash ? *hash : 0,
+      [](const Answer &answer, uint64_t hash) { return answer.kernel < hash; });
+  for (; hash && answer != std::end(answers) && answer->kernel == *hash;
+       ++answer)
+    if (answer->chip == chip)
+      return answer->refused;
+  return 0;
+}
+
+namespace {
+/// The schedule that a kernel, or its description, has.
+struct KernelAnswer {
+  std::string kernel;
+  int64_t number;
+  bool isLast, isRefused;
+};
+} // namespace
+
+/// Those of all kernels, wherever they are by now.
+static std::vector<KernelAnswer> getKernels(ModuleOp module) {
+  std::vector<KernelAnswer> found;
+  module->walk([&](Operation *op) {
+    auto schedule = op->getAttrOfType<DictionaryAttr>(kScheduleAttr);
+    if (!schedule)
+      return;
+    auto kernel = schedule.getAs<StringAttr>("kernel");
+    auto number = schedule.getAs<IntegerAttr>("number");
+    if (kernel && number)
+      found.push_back({kernel.str(), number.getInt(),
+                       op->hasAttr(kLastScheduleAttr),
+                       op->hasAttr(kRefusedAttr)});
+  });
+  return found;
+}
+
+std::string RefusedSchedules::getFile(StringRef kernel) {
+  const char *folder = std::getenv("NSA_KERNEL_CACHE");
+  if (!folder || !*folder || ptxas.empty())
+    return "";
+  if (!version)
+    version = getAssemblerVersion(ptxas);
+  std::string key = kernel.str() + '\n' + chip.name.str() + '\n' + *version +
+                    '\n' + NSA_VERSION;
+  // What pruneCache takes for its own.
+  return std::string(folder) + "/llvmcache-schedules-" + toHex(hashBytes(key));
+}
+
+int64_t RefusedSchedules::find(StringRef kernel) {
+  std::string file = getFile(kernel);
+  Result<bool> exists = file.empty() ? Result<bool>(false) : fileExists(file);
+  if (!exists || !*exists)
+    return findShipped(kernel, chip.architecture);
+  // The folder is checked where code comes from it; a wrong number costs time
+  // only.
+  constexpr uint64_t most = 256;
+  Result<std::string> text = readOwnFile(file, most);
+  int64_t refused = 0;
+  if (!text ||
+      StringRef(*text).trim().rsplit(' ').second.getAsInteger(10, refused) ||
+      refused < 0)
+    return findShipped(kernel, chip.architecture);
+  kept[kernel.str()] = refused;
+  return refused;
+}
+
+bool RefusedSchedules::addKnown(ModuleOp module) {
+  bool isNew = false;
+  for (const KernelAnswer &known : getKernels(module)) {
+    auto [count, isFirst] = counts.try_emplace(known.kernel, known.number);
+    if (isFirst)
+      count->second = std::max(known.number, find(known.kernel));
+    // Shorter lists than the answer is about end before.
+    isNew |= isFirst && !known.isLast && count->second > known.number;
+  }
+  return isNew;
+}
+
+bool RefusedSchedules::addMarked(ModuleOp module) {
+  bool isNew = false;
+  for (const KernelAnswer &known : getKernels(module)) {
+    int64_t &count = counts[known.kernel];
+    if (!known.isRefused || known.isLast || count > known.number)
+      continue;
+    count = known.number + 1;
+    isNew = true;
+  }
+  return isNew;
+}
+
+void RefusedSchedules::writeTo(ModuleOp module) const {
+  Builder builder(module.getContext());
+  SmallVector<NamedAttribute> refused;
+  for (const auto &[kernel, count] : counts)
+    if (count != 0)
+      refused.push_back(
+          builder.getNamedAttr(kernel, builder.getI64IntegerAttr(count)));
+  if (!refused.empty())
+    module->setAttr(kRefusedSchedulesAttr, builder.getDictionaryAttr(refused));
+}
+
+Status RefusedSchedules::keep(ModuleOp module) {
+  for (const KernelAnswer &known : getKernels(module)) {
+    auto before = kept.find(known.kernel);
+    if (known.number == (before == kept.end() ? 0 : before->second))
+      continue;
+    std::string file = getFile(known.kernel);
+    if (file.empty())
+      return Status();
+    kept[known.kernel] = known.number;
+    if (Status status =
+            openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
+                          "the folder in NSA_KERNEL_CACHE,");
+        !status)
+      return status;
+    if (Status status = writeFileAtomically(
+            file,
+            known.kernel + " " + chip.name.str() + " " +
+                std::to_string(known.number) + "\n",
+            /*isOwn=*/true);
+        !status)
+      return status;
+  }
+  return Status();
+}
