@@ -397,7 +397,7 @@ bool nsa::Driver::findsRefused(Phase phase, bool hasFailed) {
   if (!refused)
     refused.emplace(*chip, options.ptxas);
   if (hasFailed || phase == Phase::Binary)
-    return refused->addMarked(*module);
+    return refused->addMarked(*module, phase == Phase::Binary);
   return phase == Phase::Kernel && refused->addKnown(*module);
 }
 
@@ -405,6 +405,9 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
   unsigned count = 0, countBefore = 0;
   OwningOpRef<ModuleOp> before;
   size_t saidBefore = 0;
+  // What is refused of the kernels that have another schedule is known without
+  // the code of others.
+  bool isProbing = false;
   for (unsigned number = 0; number <= static_cast<unsigned>(last); ++number) {
     auto phase = static_cast<Phase>(number);
     if (!chip && (phase == Phase::Layout || phase == Phase::NVVM))
@@ -415,9 +418,14 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
       saidBefore = messages.size();
     }
     ++count;
+    if (isProbing && phase == Phase::NVVM)
+      refused->keepUnknown(*module);
     LogicalResult result = timed(getPhaseName(phase),
                                  [&] { return runPhase(phase, count); });
-    if (findsRefused(phase, failed(result))) {
+    bool isRefused = findsRefused(phase, failed(result));
+    if (isRefused ||
+        (isProbing && (failed(result) || phase == Phase::Binary))) {
+      isProbing = isRefused && phase != Phase::Kernel;
       module = before->clone();
       refused->writeTo(*module);
       messages.resize(saidBefore);

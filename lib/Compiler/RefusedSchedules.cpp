@@ -2,6 +2,8 @@
 
 #include "lib/Compiler/RefusedSchedules.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Interfaces/LaunchOverlap.h"
+#include "dialects/Tile/TileOps.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CUDA/Assembler.h"
@@ -106,9 +108,11 @@ bool RefusedSchedules::addKnown(ModuleOp module) {
   return isNew;
 }
 
-bool RefusedSchedules::addMarked(ModuleOp module) {
+bool RefusedSchedules::addMarked(ModuleOp module, bool isAssembled) {
   bool isNew = false;
   for (const KernelAnswer &known : getKernels(module)) {
+    if (isAssembled && !known.isRefused)
+      accepted[known.kernel] = known.number;
     int64_t &count = counts[known.kernel];
     if (!known.isRefused || known.isLast || count > known.number)
       continue;
@@ -116,6 +120,24 @@ bool RefusedSchedules::addMarked(ModuleOp module) {
     isNew = true;
   }
   return isNew;
+}
+
+void RefusedSchedules::keepUnknown(ModuleOp module) const {
+  for (auto kernel : module.getOps<tile::KernelOp>()) {
+    auto schedule = kernel->getAttrOfType<DictionaryAttr>(kScheduleAttr);
+    if (schedule) {
+      auto known =
+          accepted.find(schedule.getAs<StringAttr>("kernel").str());
+      if (known == accepted.end() ||
+          known->second != schedule.getAs<IntegerAttr>("number").getInt())
+        continue;
+    }
+    Block &body = kernel.getBody().front();
+    while (&body.front() != body.getTerminator())
+      body.getTerminator()->getPrevNode()->erase();
+    kernel->removeAttr(kLaunchOverlapAttr);
+    kernel->removeAttr(kPrefetchAttr);
+  }
 }
 
 void RefusedSchedules::writeTo(ModuleOp module) const {

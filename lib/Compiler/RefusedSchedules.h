@@ -30,7 +30,11 @@ public:
   bool addKnown(mlir::ModuleOp module);
   /// Adds the schedules of kernels that are marked as refused, but for those
   /// after which there are no others.
-  bool addMarked(mlir::ModuleOp module);
+  /// `isAssembled` says that those which are not marked are good.
+  bool addMarked(mlir::ModuleOp module, bool isAssembled);
+  /// Leaves out the code of all kernels but those of which it is not known yet
+  /// whether their schedules are refused.
+  void keepUnknown(mlir::ModuleOp module) const;
   /// Says what is refused to the conversion of a module to kernels.
   void writeTo(mlir::ModuleOp module) const;
   /// Keeps what was found for a module whose kernels were assembled.
@@ -47,6 +51,8 @@ private:
   std::optional<std::string> version;
   /// How many schedules of a kernel's list are refused.
   std::map<std::string, int64_t> counts;
+  /// The schedules of kernels that were assembled and not refused.
+  std::map<std::string, int64_t> accepted;
   /// What files say.
   std::map<std::string, int64_t> kept;
 };

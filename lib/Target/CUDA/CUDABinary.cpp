@@ -96,6 +96,17 @@ static LogicalResult saveSASS(ModuleOp module, StringRef ptxas,
   return saveTexts(module, folder, "sass", splitSASS(*listing));
 }
 
+/// The text of one kernel of `ptx` as a module of its own: LLVM declares shared
+/// memory where the first one begins.
+static std::string withSharedMemory(StringRef text, StringRef ptx) {
+  StringRef shared = ptx.substr(ptx.find(".extern .shared"));
+  shared = shared.take_front(shared.find('\n') + 1);
+  if (text.contains(shared))
+    return text.str();
+  auto [head, body] = text.split("\t// .globl");
+  return (head + shared + "\t// .globl" + body).str();
+}
+
 FailureOr<CUDABinary> nsa::compileForCUDA(
     ModuleOp module, const CUDAChip &chip, StringRef ptxas, unsigned threads,
     llvm::StringMap<KernelResources> &resources, StringRef saveTo) {
@@ -149,11 +160,9 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
     assembly = assemble(ptxas, binary.ptx, chip, threads);
   if (!assembly) {
     // It does not say which kernels it means.
-    StringRef head =
-        StringRef(binary.ptx).take_front(binary.ptx.find("\t// .globl"));
     for (const auto &[kernel, text] : splitPTX(binary.ptx))
-      if (llvm::Expected<Assembly> own =
-              assemble(ptxas, head.str() + text, chip, threads);
+      if (llvm::Expected<Assembly> own = assemble(
+              ptxas, withSharedMemory(text, binary.ptx), chip, threads);
           !own) {
         llvm::consumeError(own.takeError());
         resources[kernel].hasFailed = true;
