@@ -23,6 +23,8 @@ check "PyTorch" test/check-torch.sh
 check "lm-eval" test/check-hf.sh
 check "prebuilt kernels" env NSA_SWEEP_COUNT=14 bash test/e2e/prebuilt.sh
 check "commands of docs/data.md" test/check-data.sh
+check "shapes of public models" test/shapes.py
+check "random shapes" test/shapes.py --random 40 --seed "${NSA_TEST_SEED:-$(date +%s)}"
 check "generated code" test/codegen.py check --all --ptxas
 # Seven targets in three rounds.
 fuzz=(60 --jobs 3)

@@ -53,6 +53,7 @@ small_suites() {
 beside small_suites
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a decode-sm_90a losses
+check "shapes of public models" test/shapes.py --quick
 check "lit tests" ninja -C build check-nsa-lit
 join
 

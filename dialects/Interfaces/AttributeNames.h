@@ -57,7 +57,7 @@ inline constexpr llvm::StringLiteral kLastScheduleAttr = "nsa.last_schedule";
 inline constexpr llvm::StringLiteral kRefusedAttr = "nsa.refused";
 
 /// Attribute of a module, a dictionary: how many schedules of the lists of
-/// kernels were refused, by what `nsa.schedule` names these kernels.
+/// kernels were refused, by what `nsa.schedule` names these kernels, or `any`.
 inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
     "nsa.refused_schedules";
 

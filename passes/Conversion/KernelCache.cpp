@@ -167,7 +167,10 @@ static StringRef getLengthClass(const Extent &sequence) {
   if (!sequence.isConstant())
     return "?";
   auto tokens = int64_t(sequence);
-  return tokens < 2048 ? "short" : tokens < 4096 ? "2k" : tokens < 16384 ? "8k" : "32k";
+  return tokens < 2048    ? "short"
+         : tokens < 4096  ? "2k"
+         : tokens < 16384 ? "8k"
+                          : "32k";
 }
 
 ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
@@ -178,7 +181,7 @@ ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
   if (schedules.size() == 1)
     return chosen;
   // What is fixed is the same in all schedules.
-  std::string key = dropExtents(getKey(op, {suffix.str()}, {}, {}));
+  std::string key = dropExtents(getKey(op, {suffix.str(), ""}, {}, {}));
   llvm::raw_string_ostream os(key);
   os << ' ' << getLengthClass(sequence);
   os << ' ' << int(schedule.selectedForm) << ' ' << schedule.mmaRows;
@@ -191,8 +194,9 @@ ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
   int64_t last = int64_t(schedules.size()) - 1;
   if (auto refused =
           module->getAttrOfType<DictionaryAttr>(kRefusedSchedulesAttr))
-    if (auto count = refused.getAs<IntegerAttr>(chosen.kernel))
-      chosen.number = std::min(count.getInt(), last);
+    for (StringRef name : {StringRef("any"), StringRef(chosen.kernel)})
+      if (auto count = refused.getAs<IntegerAttr>(name))
+        chosen.number = std::min(count.getInt(), last);
   static_cast<Schedule &>(chosen) = schedules[chosen.number];
   chosen.isLast = chosen.number == last;
   return chosen;

@@ -114,9 +114,10 @@ static constexpr Row table[] = {
     {Kind::ListKeyValueGrad, 0, "gathered-queries=1 column-parts=4 min-blocks=1"},
 
     {Kind::Select, 0, "select-queries=64 select-blocks=16"},
-    {Kind::Select, 0, "select-queries=32"},
+    {Kind::Select, 0, "select-queries=64 select-blocks=8"},
+    {Kind::Select, 0, "select-queries=64 select-blocks=4"},
+    {Kind::Select, 0, "select-queries=64 select-blocks=1"},
     {Kind::Select, 0, "select-queries=32 select-blocks=8"},
-    {Kind::Select, 0, "select-queries=16 select-blocks=8"},
     {Kind::Select, 0, "select-queries=16 select-blocks=4"},
     {Kind::Select, 0, "select-queries=16 select-blocks=1"},
 
@@ -152,14 +153,28 @@ KernelSchedule Schedule::applyTo(KernelSchedule machine) const {
   return machine;
 }
 
+/// Rows of a program of lists are to fill M-tiles.
+static void alignRows(Schedule &schedule, int64_t group,
+                      const KernelSchedule &machine) {
+  int64_t &gathered = schedule.sizes.gatheredQueries;
+  int64_t &selected = schedule.sizes.selectedQueries;
+  gathered = static_cast<int64_t>(llvm::alignTo(
+      gathered, machine.rowMultiple / std::gcd(group, machine.rowMultiple)));
+  if (selected != 0)
+    selected = std::max(
+        selected,
+        static_cast<int64_t>(llvm::divideCeil(machine.rowMultiple, group)));
+}
+
 llvm::SmallVector<Schedule> nsa::getSchedules(ScheduledKernel kernel,
-                                              int64_t width,
+                                              int64_t width, int64_t group,
                                               const KernelSchedule &machine) {
   llvm::SmallVector<Schedule> schedules(1);
   if (!machine.isGPU)
     return schedules;
   for (const Row &row : table)
     if (row.kernel == kernel && width >= row.narrowest)
-      schedules.push_back(Schedule::parse(row.text));
+      alignRows(schedules.emplace_back(Schedule::parse(row.text)), group,
+                machine);
   return schedules;
 }

@@ -114,7 +114,7 @@ struct AttentionShape {
                         llvm::StringRef suffix, ScheduledKernel kernel) const {
     return cache.choose(op, suffix, sequence,
                         getSchedules(kernel, std::max(keyWidth, valueWidth),
-                                     cache.getSchedule()));
+                                     group(), cache.getSchedule()));
   }
 
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.

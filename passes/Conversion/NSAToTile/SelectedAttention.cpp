@@ -27,9 +27,13 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
   int64_t limit = schedule.fixed.selectedKeys != 0
                       ? schedule.fixed.selectedKeys
                       : getTileLimit(shape, schedule);
+  // Tensor cores add 16 products at once.
+  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16 &&
+                         selectBlock % 16 == 0 && limit % 16 == 0;
+  int64_t step = isOnTensorCores ? 16 : 1;
   int64_t tile = std::min(selectBlock, limit);
   while (selectBlock % tile != 0)
-    --tile;
+    tile -= step;
   return tile;
 }
 

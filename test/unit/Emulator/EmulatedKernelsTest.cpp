@@ -164,6 +164,28 @@ TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
   }
 }
 
+// What a kernel takes where its first schedules have too many registers, and
+// widths that tensor cores do not add up to.
+TEST(EmulatedKernels, LaterSchedules_AgreeWithTheReference) {
+  constexpr int64_t most = 8;
+  std::vector<Combination> list = wideHeads(sweepCount(64, 2), testSeed() + 5);
+  const std::vector<std::pair<int64_t, int64_t>> widths = {
+      {40, 40}, {128, 64}, {72, 56}, {64, 64}, {136, 104}, {32, 88}};
+  for (auto [number, given] : llvm::enumerate(list)) {
+    Combination c = given;
+    std::mt19937_64 random(testSeed() + number);
+    std::tie(c.dk, c.dv) = widths[random() % widths.size()];
+    c.refused = int64_t(random() % (most + 1));
+    c.selectedForm = random() % 3 == 0 ? "masks" : "auto";
+    std::string target = chosen(number % 2 ? ampere(number) : kHopper);
+    SCOPED_TRACE("for " + target);
+    checkAll(c, compilerFor(target));
+    checkGated(c, compilerFor(target));
+    if (HasFailure())
+      break;
+  }
+}
+
 // The first has more blocks than a word of a mask has bits, the second rows
 // that select only some of the blocks of a tile.
 TEST(EmulatedKernels, Masks_AgreeWithTheReference) {

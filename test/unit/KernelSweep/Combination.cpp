@@ -43,6 +43,8 @@ std::string Combination::describe() const {
     out << " tile=" << size;
   if (selectedForm != "auto")
     out << " form=" << selectedForm;
+  if (refused != 0)
+    out << " refused=" << refused;
   out << " seed=" << seed;
   return out.str();
 }
@@ -56,7 +58,7 @@ nsa::test::parseCombination(const std::string &text) {
       {"B", &c.batch}, {"S", &c.sequence}, {"Hkv", &c.kvHeads},
       {"G", &c.group}, {"dk", &c.dk},      {"dv", &c.dv},
       {"n", &c.count}, {"w", &c.window},   {"l", &c.l},
-      {"d", &c.d},     {"l'", &c.lSel}};
+      {"d", &c.d},     {"l'", &c.lSel},    {"refused", &c.refused}};
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     size_t equals = word.find('=');

@@ -44,6 +44,8 @@ struct Combination {
   std::vector<std::string> tileSizes;
   /// That of the selected branch, for a GPU.
   std::string selectedForm = "auto";
+  /// Schedules of each kernel's list that are taken for refused.
+  int64_t refused = 0;
   uint64_t seed = 0;
 
   bool isNarrow() const { return element != DataType::F32; }

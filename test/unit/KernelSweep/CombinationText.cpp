@@ -480,5 +480,9 @@ std::vector<std::string> nsa::test::rotationEntries() {
 
 std::string nsa::test::moduleText(const Combination &combination,
                                   const std::vector<std::string> &only) {
-  return ModuleWriter(combination, only).write();
+  std::string text = ModuleWriter(combination, only).write();
+  if (combination.refused == 0)
+    return text;
+  return "module attributes {nsa.refused_schedules = {any = " +
+         std::to_string(combination.refused) + "}} {\n" + text + "}\n";
 }

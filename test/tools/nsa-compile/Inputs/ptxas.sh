@@ -3,7 +3,8 @@
 # spills $SPILLS bytes (only $SPILLING, if that names one) and, with $SERIALISED,
 # a code such as C7510, of one whose products wait. With
 # $CALLS only kernels spill that may not have all registers, and the limits of
-# registers are added to that file.
+# registers are added to that file. With $THREADS only kernels of more threads
+# spill.
 while [ $# -gt 1 ]; do
   [ "$1" = -o ] && echo cubin > "$2"
   shift
@@ -14,9 +15,11 @@ if [ -n "$CALLS" ]; then
 fi
 awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name); limit = "none" }
      /^\.maxnreg/ { limit = $2 }
-     /^{/ && name != "" { print name, limit; name = "" }' "$1" |
-while read -r name limit; do
+     /^\.reqntid/ { threads = $2 + 0 }
+     /^{/ && name != "" { print name, limit, threads; name = "" }' "$1" |
+while read -r name limit threads; do
   spills=${SPILLS:-0}
+  [ -z "$THREADS" ] || [ "$threads" -gt "$THREADS" ] || spills=0
   if [ -n "$CALLS" ]; then
     case $limit in 255 | none) spills=0 ;; esac
   fi

@@ -1,0 +1,106 @@
+//===- ScheduleTest.cpp - which schedule a kernel takes -------------------===//
+
+#include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Tile/TileOps.h"
+#include "lib/Compiler/Registration.h"
+#include "passes/Conversion/Passes.h"
+#include "passes/Conversion/Schedule.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+
+/// A window of `length` tokens; `module` is an attribute of its module.
+std::string windowText(int64_t length, const std::string &module = "") {
+  std::string x = "tensor<1x" + std::to_string(length) + "x4x64xbf16>";
+  std::string lse = "tensor<1x4x" + std::to_string(length) + "xf32>";
+  return "module attributes {" + module + "} {\nfunc.func @main(%q: " + x +
+         ") -> " + x +
+         " {\n  %o, %lse = nsa.window_attention %q, %q, %q {window = 64 : "
+         "i64} : (" +
+         x + ", " + x + ", " + x + ") -> (" + x + ", " + lse +
+         ")\n  return %o : " + x + "\n}\n}";
+}
+
+class ScheduleTest : public testing::Test {
+protected:
+  ScheduleTest() {
+    DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+  }
+
+  /// The kernel that the only operation of a module becomes.
+  tile::KernelOp convert(const std::string &text, ScheduleKind kind) {
+    module = parseSourceString<ModuleOp>(text, &context);
+    ConvertToTileOptions options;
+    options.schedule = kind;
+    PassManager manager(&context);
+    manager.addPass(createConvertToTile(options));
+    EXPECT_TRUE(module && succeeded(manager.run(*module)));
+    return *module->getOps<tile::KernelOp>().begin();
+  }
+  static std::string nameOf(tile::KernelOp kernel) {
+    return kernel->getAttrOfType<DictionaryAttr>(kScheduleAttr)
+        .getAs<StringAttr>("kernel")
+        .str();
+  }
+  static int64_t numberOf(tile::KernelOp kernel) {
+    return kernel->getAttrOfType<DictionaryAttr>(kScheduleAttr)
+        .getAs<IntegerAttr>("number")
+        .getInt();
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+} // namespace
+
+TEST_F(ScheduleTest, Kernel_NothingRefused_TakesTheFirst) {
+  tile::KernelOp kernel = convert(windowText(2048), ScheduleKind::Hopper);
+  EXPECT_EQ(numberOf(kernel), 0);
+  EXPECT_FALSE(kernel->hasAttr(kLastScheduleAttr));
+}
+
+TEST_F(ScheduleTest, Kernel_SomeRefused_TakesTheNext) {
+  std::string name =
+      nameOf(convert(windowText(2048), ScheduleKind::Hopper));
+  std::string refused = "nsa.refused_schedules = {\"" + name + "\" = 2}";
+  EXPECT_EQ(
+      numberOf(convert(windowText(2048, refused), ScheduleKind::Hopper)), 2);
+}
+
+TEST_F(ScheduleTest, Kernel_AllRefused_TakesTheLast) {
+  tile::KernelOp kernel =
+      convert(windowText(2048, "nsa.refused_schedules = {any = 99}"),
+              ScheduleKind::Hopper);
+  EXPECT_TRUE(kernel->hasAttr(kLastScheduleAttr));
+}
+
+TEST_F(ScheduleTest, Kernel_OfACPU_HasNoChoice) {
+  EXPECT_FALSE(convert(windowText(256), ScheduleKind::CPU)
+                   ->hasAttr(kScheduleAttr));
+}
+
+TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {
+  auto nameFor = [&](int64_t length) {
+    return nameOf(convert(windowText(length), ScheduleKind::Hopper));
+  };
+  EXPECT_EQ(nameFor(4096), nameFor(8192));
+  EXPECT_NE(nameFor(2048), nameFor(8192));
+}
+
+TEST_F(ScheduleTest, Schedules_OfAnyKernel_FillMTiles) {
+  KernelSchedule machine = KernelSchedule::get(ScheduleKind::Hopper);
+  for (int64_t group = 1; group <= 32; ++group)
+    for (const Schedule &schedule : getSchedules(
+             ScheduledKernel::ListKeyValueGrad, /*width=*/128, group, machine))
+      EXPECT_EQ(schedule.sizes.gatheredQueries * group % 16, 0) << group;
+}
