@@ -2,8 +2,8 @@
 """Compiles one layer of every public shape of shapes.txt for GPUs, and says what is refused.
 
   test/shapes.py                     all shapes, training and decoding, with ptxas
-  test/shapes.py --quick             those marked so, without ptxas: the schedules of their kernels are those of
-                                     lib/Compiler/ScheduleAnswers.inc, and what shapes-quick.txt holds
+  test/shapes.py --quick             those marked so, up to kernels and without ptxas: their schedules are those of
+                                     lib/Compiler/ScheduleAnswers.inc, by the hashes that shapes-quick.txt holds
   test/shapes.py --random 50 --seed 7    random shapes besides, printed as lines of shapes.txt
   test/shapes.py --update            all shapes; writes what ptxas answered to both files
 
@@ -102,13 +102,15 @@ class Sweep:
         options = [path + ".mlir", f"--target={case.target}", "--threads=1"]
         if case.mode == "decode":
             options += [f"--context={case.length}"]
-        if self.args.quick:
-            options += ["--ptxas=none"]
-        code, text = self.tool("nsa-compile", *options, "-o", path + ".nsax")
+        text = ""
+        if not self.args.quick:
+            code, text = self.tool("nsa-compile", *options, "-o", path + ".nsax")
         refused = [line for line in text.splitlines() if "error" in line or "ptxas fatal" in line][:6] if code else []
         schedules = []
         if not code:
-            _, kernels = self.tool("nsa-compile", *options, "--compile-to=kernel")
+            # With ptxas, what it answered is in the cache by now.
+            options += ["--ptxas=none"] if self.args.quick else []
+            code, kernels = self.tool("nsa-compile", *options, "--compile-to=kernel", "--columns=0")
             schedules = sorted(re.findall(r'nsa.schedule = \{kernel = "(\w+)", number = (\d+) : i64, sizes = "([^"]*)"', kernels))
         for suffix in (".yaml", ".mlir", ".nsax"):
             if os.path.exists(path + suffix):
