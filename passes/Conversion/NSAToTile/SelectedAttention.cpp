@@ -37,13 +37,30 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
   return tile;
 }
 
-int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
+int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule,
+                                        bool isPacked) const {
+  constexpr int64_t atOnce = 16;
+  // Ranges of packed sequences lie next to each other.
+  bool isOnTensorCores =
+      schedule.isGPU && shape.elementBits == 16 && !isPacked;
+  if (!isOnTensorCores || keyTile % atOnce == 0 ||
+      schedule.fixed.selectedKeys % atOnce != 0)
+    return keyTile;
+  int64_t limit = schedule.fixed.selectedKeys != 0
+                      ? schedule.fixed.selectedKeys
+                      : getTileLimit(shape, schedule);
+  return std::min(limit,
+                  static_cast<int64_t>(llvm::alignTo(selectBlock, atOnce)));
+}
+
+int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule,
+                                       bool isPacked) const {
   if (schedule.fixed.selectedKeys == 0 && schedule.isGPU &&
       queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
         return tile;
-  return keyTile;
+  return getWholeTile(schedule, isPacked);
 }
 
 /// The fixed number of queries; whole M-tiles of them where each skips what
@@ -127,7 +144,15 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
     }));
   KeyTile tile = range.loadKeys(b, shape, u, k, v);
   // The last key that a row sees.
-  if (selected)
+  if (reachesBeyondBlocks(stepTile)) {
+    SmallVector<Value> inputs = {range.query};
+    if (selected)
+      inputs.push_back(selected);
+    tile.row = b.map(inputs, b.i32(), [&](ArrayRef<Expr> x) {
+      Expr last = min(x[0], block * selectBlock + (selectBlock - 1));
+      return select(selected ? x[1] != 0 : block >= 0, last, -1);
+    });
+  } else if (selected)
     tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
       return select(x[0] != 0, x[1], -1);
     });
@@ -294,7 +319,8 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
     packed.emplace(*this, program, indices, range.query);
   else if (!isAlone)
     blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
-  int64_t perBlock = selectBlock / stepTile;
+  auto perBlock =
+      static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
   // The key tiles of `number` blocks.
   auto forEachOf = [&](Expr number, llvm::function_ref<Expr(Expr)> blockOf) {
     return b.forLoop(

@@ -44,11 +44,11 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
   GradProgram byTiles = {work / parts, work % parts, pair % heads,
                          pair / heads};
   constexpr int64_t manyPrograms = 2048;
-  Extent all = numKeyTiles() * parts;
+  Extent all = numGradTiles() * parts;
   if (all.isConstant() && int64_t(all) < manyPrograms)
     return byTiles;
-  int64_t ofFirst = selectBlock / keyTile;
-  Extent others = atLeast(numKeyTiles() - ofFirst, 1);
+  int64_t ofFirst = tilesPerBlock();
+  Extent others = atLeast(numGradTiles() - ofFirst, 1);
   Extent firstPrograms = ofFirst * parts * pairs;
   Expr isFirst = program < firstPrograms;
   if (!all.isConstant())
@@ -64,8 +64,8 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
 
 std::array<Extent, 3> SelectedAttention::gradGrid(int64_t parts) const {
   if (!isGPU)
-    return {numKeyTiles(), shape.keyHeads, shape.batch};
-  return {numKeyTiles() * parts * shape.keyHeads * shape.batch, 1, 1};
+    return {numGradTiles(), shape.keyHeads, shape.batch};
+  return {numGradTiles() * parts * shape.keyHeads * shape.batch, 1, 1};
 }
 
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
@@ -77,7 +77,7 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
   if (parts == 1)
     return build();
   // Others are not read.
-  Expr block = program.tile * keyTile / selectBlock;
+  Expr block = firstKeyOf(program.tile) / selectBlock;
   b.ifThen(program.part >= firstPart(block), build);
 }
 
@@ -103,7 +103,7 @@ SmallVector<Value> SelectedAttention::forEachBlockOf(
     Expr begin = b.loadScalar(start, {batch, token});
     return begin / selectBlock + (token - begin) / selectBlock;
   };
-  Expr last = min(u0 + (keyTile - 1), shape.sequence - 1);
+  Expr last = min(u0 + (ownKeyTile - 1), shape.sequence - 1);
   return b.forLoop(numberOf(u0), numberOf(last) + 1, 1, inits, body);
 }
 
@@ -112,11 +112,15 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
                                         const KeyValueGradArgs &args,
                                         Value offsets, Value list,
                                         int64_t parts) const {
-  Expr u0 = program.tile * keyTile;
+  Expr u0 = firstKeyOf(program.tile);
   Expr keyHead = program.keyHead, batch = program.batch;
   Expr block = u0 / selectBlock, firstHead = keyHead * shape.group();
   int64_t rows = gatherTile * shape.group();
-  Value u = b.range(u0, keyTile, 0);
+  Value u = b.range(u0, ownKeyTile, 0), stored = u;
+  if (reachesBeyondBlocks(ownKeyTile))
+    stored = b.map({u}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(x[0] < block * selectBlock + selectBlock, x[0], -1);
+    });
   Value keyCols = shape.columns(b, shape.keyWidth);
   Value valueCols = shape.columns(b, shape.valueWidth);
   Value ownKeyCols = shape.ownColumns(b, shape.keyWidth);
@@ -170,8 +174,8 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   // long would exceed those of the terms: sums of ranges first.
   int64_t perSum = 16 * gatherTile;
   SmallVector<Value> zeros = {
-      b.zeros(keyTile, shape.ownWidth(shape.keyWidth)),
-      b.zeros(keyTile, shape.ownWidth(shape.valueWidth))};
+      b.zeros(ownKeyTile, shape.ownWidth(shape.keyWidth)),
+      b.zeros(ownKeyTile, shape.ownWidth(shape.valueWidth))};
   auto addList = [&](ArrayRef<Value> sums) {
     return b.forLoop(
         begin, end, perSum, sums,
@@ -191,13 +195,13 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
                   : addList(zeros);
   if (parts > 1) {
     Expr part = program.part;
-    b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, ownKeyCols});
-    b.store(sums[1], args.valueGrad, {part, batch, u, keyHead, ownValueCols});
+    b.store(sums[0], args.keyGrad, {part, batch, stored, keyHead, ownKeyCols});
+    b.store(sums[1], args.valueGrad, {part, batch, stored, keyHead, ownValueCols});
     return;
   }
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
-          {batch, u, keyHead, ownKeyCols});
-  b.store(sums[1], args.valueGrad, {batch, u, keyHead, ownValueCols});
+          {batch, stored, keyHead, ownKeyCols});
+  b.store(sums[1], args.valueGrad, {batch, stored, keyHead, ownValueCols});
 }
 
 /// Program: (tile of queries, key head, batch). Also writes do . o of every

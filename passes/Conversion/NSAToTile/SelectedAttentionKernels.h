@@ -24,7 +24,8 @@ struct SelectedAttention {
         selectBlock(limitBlock(shape, visibility.getIndexBlock())),
         count(count), keyTile(getKeyTile(shape, this->selectBlock, schedule)),
         queryTile(getQueryTile(shape, this->selectBlock, count, schedule)),
-        stepTile(getStepTile(schedule)),
+        stepTile(getStepTile(schedule, /*isPacked=*/false)),
+        ownKeyTile(getWholeTile(schedule, /*isPacked=*/false)),
         gatherTile(getGatherTile(shape, schedule)),
         gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
         isGPU(schedule.isGPU) {
@@ -37,6 +38,8 @@ struct SelectedAttention {
                           op.getVisibility(), getDim(op.getIndices(), 3),
                           schedule) {
     isPacked = bool(op.getStart());
+    stepTile = getStepTile(schedule, isPacked);
+    ownKeyTile = getWholeTile(schedule, isPacked);
   }
 
   /// A block with all of the sequence is as good as a longer one.
@@ -87,6 +90,24 @@ struct SelectedAttention {
 
   Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
   Extent numKeyTiles() const { return ceilDiv(shape.sequence, keyTile); }
+  /// Tiles of a block that a program of the gradient of keys takes, and all of
+  /// them; the last ones of blocks may reach beyond.
+  int64_t tilesPerBlock() const {
+    return static_cast<int64_t>(llvm::divideCeil(selectBlock, ownKeyTile));
+  }
+  bool reachesBeyondBlocks(int64_t tile) const {
+    return selectBlock % tile != 0;
+  }
+  Extent numGradTiles() const {
+    return reachesBeyondBlocks(ownKeyTile) ? numBlocks() * tilesPerBlock()
+                                           : ceilDiv(shape.sequence, ownKeyTile);
+  }
+  tile::Expr firstKeyOf(tile::Expr tile) const {
+    if (!reachesBeyondBlocks(ownKeyTile))
+      return tile * ownKeyTile;
+    return tile / tilesPerBlock() * selectBlock +
+           tile % tilesPerBlock() * ownKeyTile;
+  }
   Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
   /// The tile of queries of a program.
   tile::Expr queryTileOf(tile::Expr number) const {
@@ -193,10 +214,10 @@ struct SelectedAttention {
   AttentionShape shape;
   VisibilityAttrInterface visibility;
   int64_t selectBlock, count;
-  /// Keys of a program that iterates over queries; queries of one that iterates
-  /// over keys, and keys that it takes at once; queries that the former takes
-  /// at once.
-  int64_t keyTile, queryTile, stepTile, gatherTile, gradParts;
+  /// Keys of tiles that divide blocks; queries of a program that iterates over
+  /// keys, and keys that it takes at once; keys of a program that iterates over
+  /// queries, and queries that it takes at once.
+  int64_t keyTile, queryTile, stepTile, ownKeyTile, gatherTile, gradParts;
   bool isGPU;
   /// Whether several sequences share a row of the batch. Block `j` of one that
   /// begins at `start` then has the number floor(start / selectBlock) + j; it
@@ -210,7 +231,10 @@ struct SelectedAttention {
 private:
   /// A key tile, or less: where one warp has all rows of a program, many of
   /// these share a processor, and small tiles leave memory for all of them.
-  int64_t getStepTile(const KernelSchedule &schedule) const;
+  int64_t getStepTile(const KernelSchedule &schedule, bool isPacked) const;
+  /// A key tile, or where tensor cores cannot add up so many products, one that
+  /// reaches beyond the block.
+  int64_t getWholeTile(const KernelSchedule &schedule, bool isPacked) const;
   void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
                        const KeyValueGradArgs &args, mlir::Value offsets,
                        mlir::Value list, int64_t parts) const;

@@ -165,7 +165,7 @@ TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
 }
 
 // What a kernel takes where its first schedules have too many registers, and
-// widths that tensor cores do not add up to.
+// widths and blocks that tensor cores do not add up to.
 TEST(EmulatedKernels, LaterSchedules_AgreeWithTheReference) {
   constexpr int64_t most = 8;
   std::vector<Combination> list = wideHeads(sweepCount(64, 2), testSeed() + 5);
@@ -176,6 +176,9 @@ TEST(EmulatedKernels, LaterSchedules_AgreeWithTheReference) {
     std::mt19937_64 random(testSeed() + number);
     std::tie(c.dk, c.dv) = widths[random() % widths.size()];
     c.refused = int64_t(random() % (most + 1));
+    if (random() % 2 == 0)
+      std::tie(c.l, c.d, c.lSel) = random() % 2 == 0 ? std::tuple(8, 4, 20)
+                                                     : std::tuple(16, 4, 76);
     c.selectedForm = random() % 3 == 0 ? "masks" : "auto";
     std::string target = chosen(number % 2 ? ampere(number) : kHopper);
     SCOPED_TRACE("for " + target);
