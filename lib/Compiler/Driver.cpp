@@ -420,8 +420,8 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
     ++count;
     if (isProbing && phase == Phase::NVVM)
       refused->keepUnknown(*module);
-    LogicalResult result = timed(getPhaseName(phase),
-                                 [&] { return runPhase(phase, count); });
+    LogicalResult result =
+        timed(getPhaseName(phase), [&] { return runPhase(phase, count); });
     bool isRefused = findsRefused(phase, failed(result));
     if (isRefused ||
         (isProbing && (failed(result) || phase == Phase::Binary))) {

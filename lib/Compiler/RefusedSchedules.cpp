@@ -126,8 +126,7 @@ void RefusedSchedules::keepUnknown(ModuleOp module) const {
   for (auto kernel : module.getOps<tile::KernelOp>()) {
     auto schedule = kernel->getAttrOfType<DictionaryAttr>(kScheduleAttr);
     if (schedule) {
-      auto known =
-          accepted.find(schedule.getAs<StringAttr>("kernel").str());
+      auto known = accepted.find(schedule.getAs<StringAttr>("kernel").str());
       if (known == accepted.end() ||
           known->second != schedule.getAs<IntegerAttr>("number").getInt())
         continue;
@@ -160,16 +159,15 @@ Status RefusedSchedules::keep(ModuleOp module) {
     if (file.empty())
       return Status();
     kept[known.kernel] = known.number;
-    if (Status status =
-            openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
-                          "the folder in NSA_KERNEL_CACHE,");
+    if (Status status = openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
+                                      "the folder in NSA_KERNEL_CACHE,");
         !status)
       return status;
-    if (Status status = writeFileAtomically(
-            file,
-            known.kernel + " " + chip.name.str() + " " +
-                std::to_string(known.number) + "\n",
-            /*isOwn=*/true);
+    if (Status status =
+            writeFileAtomically(file,
+                                known.kernel + " " + chip.name.str() + " " +
+                                    std::to_string(known.number) + "\n",
+                                /*isOwn=*/true);
         !status)
       return status;
   }

@@ -278,8 +278,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   if (!inPlace.empty())
     kernel->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
   noteSchedule(kernel, spec.schedule);
-  if (int64_t own = spec.schedule.minBlocks ? spec.schedule.minBlocks
-                                            : spec.minBlocks)
+  if (int64_t own =
+          spec.schedule.minBlocks ? spec.schedule.minBlocks : spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(own));
   if (spec.hasProducer)
     kernel->setAttr(kProducerAttr, builder.getUnitAttr());

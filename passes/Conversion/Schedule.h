@@ -53,8 +53,9 @@ enum class ScheduledKernel {
   Decode,
 };
 
-/// The schedules of a kernel for heads in groups of `group` whose wider side has
-/// `width` elements, in the order of predicted time. The last ones are for any shape.
+/// The schedules of a kernel for heads in groups of `group` whose wider side
+/// has `width` elements, in the order of predicted time. The last ones are for
+/// any shape.
 llvm::SmallVector<Schedule> getSchedules(ScheduledKernel kernel, int64_t width,
                                          int64_t group,
                                          const KernelSchedule &machine);

@@ -278,7 +278,7 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
     outputGrads = program.loadRows(dO, valueCols);
 
   Value sum = forEachKeyTile(
-      b, keyTile, range, k, v, masks, 
+      b, keyTile, range, k, v, masks,
       {b.zeros(range.count, shape.ownWidth(shape.keyWidth))},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms,
@@ -386,8 +386,7 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   if (part) {
     auto sums = addHead(firstHead + *part);
     b.store(sums[0], args.keyGrad, {*part, batch, i, keyHead, ownKeyCols});
-    b.store(sums[1], args.valueGrad,
-            {*part, batch, i, keyHead, ownValueCols});
+    b.store(sums[1], args.valueGrad, {*part, batch, i, keyHead, ownValueCols});
     return;
   }
   // A sum for each head first: the rounding errors of one long sum would exceed

@@ -89,8 +89,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     });
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
-  shape.buildOnce(b,
-                  [&] { rowGates.store(program, grads, out[GatesGrad]); });
+  shape.buildOnce(b, [&] { rowGates.store(program, grads, out[GatesGrad]); });
   Value biasGrad =
       hasBias ? sumBiasGrads(b, group ? &*group : nullptr, grads) : Value();
   // For warpgroups, as in DenseAttention::buildQueryGrad.

@@ -62,9 +62,10 @@ private:
     const DenseAttention &of(const Dense &branch) const {
       if (branch.attention.selectBlock != 0)
         return kernels.masked.attention;
-      return llvm::find_if(kernels.dense, [&](const Dense &own) {
-               return own.branch == branch.branch;
-             })->attention;
+      return llvm::find_if(
+                 kernels.dense,
+                 [&](const Dense &own) { return own.branch == branch.branch; })
+          ->attention;
     }
   };
   const Cut &cut(StringRef suffix, ScheduledKernel kernel);
@@ -193,10 +194,9 @@ private:
 
 const Launcher::Cut &Launcher::cut(StringRef suffix, ScheduledKernel kernel) {
   ChosenSchedule own = attention.shape.choose(cache, op, suffix, kernel);
-  Cut &made = cuts.emplace_back(
-      Cut{own, GatedAttentionBackward(grads.branches, grads.gate,
-                                      grads.turnsTokens,
-                                      own.applyTo(cache.getSchedule()))});
+  Cut &made = cuts.emplace_back(Cut{
+      own, GatedAttentionBackward(grads.branches, grads.gate, grads.turnsTokens,
+                                  own.applyTo(cache.getSchedule()))});
   made.kernels.forms = attention.forms;
   made.kernels.setColumnParts(own.columnParts);
   return made;
@@ -238,12 +238,10 @@ ResultRange Launcher::launchQueryGrad() {
                              attention.statistics.getType(cache)};
   if (attention.hasBias)
     types.push_back(cache.getTensorType(
-        {shape.batch * own.numQueryPrograms(), attention.gateWidth()},
-        f32));
+        {shape.batch * own.numQueryPrograms(), attention.gateWidth()}, f32));
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                        own.buildQueryGrads(b,
-                                            args.take_front(operands.size()),
+                        own.buildQueryGrads(b, args.take_front(operands.size()),
                                             args.drop_front(operands.size()));
                       });
 }
@@ -307,20 +305,19 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
 ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
   bool hasMasks = tokens.attention.selectBlock != 0;
   StringRef suffix = hasMasks ? "_masks" : "";
-  const Cut &made =
-      cut("dkdv_" + getKind(tokens.branch) + suffix.str(),
-          hasMasks ? ScheduledKernel::MaskedKeyValueGrad
-                   : ScheduledKernel::KeyValueGrad);
+  const Cut &made = cut("dkdv_" + getKind(tokens.branch) + suffix.str(),
+                        hasMasks ? ScheduledKernel::MaskedKeyValueGrad
+                                 : ScheduledKernel::KeyValueGrad);
   const DenseAttention &own = made.of(tokens);
   SmallVector<Value> inputs = getInputs(tokens.branch, query);
   if (hasMasks)
     inputs.push_back(launchMasks());
   if (attention.rotatesAtOnce())
     inputs.push_back(table);
-  KernelSpec whole = spec(tokens.branch, suffix,
-                          own.numKeyTiles(own.ownKeyTile),
-                          hasMasks ? attention.selected.flops(keyValueWidth())
-                                   : own.flops(keyValueWidth()));
+  KernelSpec whole =
+      spec(tokens.branch, suffix, own.numKeyTiles(own.ownKeyTile),
+           hasMasks ? attention.selected.flops(keyValueWidth())
+                    : own.flops(keyValueWidth()));
   whole.longestFirst = own.isGraded();
   whole.schedule = made.schedule;
   return cache.launch(
@@ -424,16 +421,17 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
   bool hasParts = own.numGradParts() > 1 || own.shape.columnParts > 1;
   int64_t keys = hasParts ? own.sumTile : own.ownKeyTile;
   SmallVector<Value> inputs =
-      hasParts ? llvm::to_vector_of<Value>(launchBlockParts(blocks, made, query))
-               : getInputs(blocks.branch, query);
+      hasParts
+          ? llvm::to_vector_of<Value>(launchBlockParts(blocks, made, query))
+          : getInputs(blocks.branch, query);
   Value grad = grads.branches[blocks.branch].getKeyGrad();
   bool isRotated = FusedGradients::getStored(grad) != grad;
   if (isRotated && hasParts && start)
     inputs.push_back(start);
   if (isRotated)
     inputs.push_back(table);
-  auto build = [this, hasParts, isRotated, keys,
-                &blocks, &own](TileBuilder &b, ArrayRef<Value> args) {
+  auto build = [this, hasParts, isRotated, keys, &blocks,
+                &own](TileBuilder &b, ArrayRef<Value> args) {
     ArrayRef<Value> out = args.take_back(2);
     Expr number = b.programId(0), first = number * keys;
     if (hasParts)

@@ -151,7 +151,8 @@ std::pair<Value, Value> nsa::loadOwnColumns(TileBuilder &b,
     indices.push_back(shape.ownColumns(b, width));
     return b.load(from, indices);
   };
-  return {load(args.q, shape.keyWidth), load(args.outputGrad, shape.valueWidth)};
+  return {load(args.q, shape.keyWidth),
+          load(args.outputGrad, shape.valueWidth)};
 }
 
 void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,

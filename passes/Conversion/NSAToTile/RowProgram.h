@@ -172,7 +172,8 @@ struct KeyValueGradArgs {
 /// coordinates but for the column.
 std::pair<mlir::Value, mlir::Value>
 loadOwnColumns(tile::TileBuilder &b, const AttentionShape &shape,
-               const KeyValueGradArgs &args, llvm::ArrayRef<tile::Operand> rows);
+               const KeyValueGradArgs &args,
+               llvm::ArrayRef<tile::Operand> rows);
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
 /// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].

@@ -31,7 +31,8 @@ struct SelectKernel {
   /// Of `nsa.select`, or of `nsa.decode_select`, whose kernel has one query.
   template <typename OpT>
   SelectKernel(OpT op, const KernelSchedule &schedule)
-      : shape(getSelectShape(op)), visibility(op.getCompressed(), shape.sequence),
+      : shape(getSelectShape(op)),
+        visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelected().getBlock())),
         listed(op.getSelected().getCount()), count(limit(listed)),
         initial(limit(op.getSelected().getInitial())),

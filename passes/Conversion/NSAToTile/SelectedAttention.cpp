@@ -41,8 +41,7 @@ int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule,
                                         bool isPacked) const {
   constexpr int64_t atOnce = 16;
   // Ranges of packed sequences lie next to each other.
-  bool isOnTensorCores =
-      schedule.isGPU && shape.elementBits == 16 && !isPacked;
+  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16 && !isPacked;
   if (!isOnTensorCores || keyTile % atOnce == 0 ||
       schedule.fixed.selectedKeys % atOnce != 0)
     return keyTile;
@@ -319,8 +318,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
     packed.emplace(*this, program, indices, range.query);
   else if (!isAlone)
     blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
-  auto perBlock =
-      static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
+  auto perBlock = static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
   // The key tiles of `number` blocks.
   auto forEachOf = [&](Expr number, llvm::function_ref<Expr(Expr)> blockOf) {
     return b.forLoop(
@@ -405,10 +403,10 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
       return failure();
     SelectedForms forms(SelectedAttention(op, getSchedule()), getSchedule());
     bool hasMasks = forms.forward == SelectedForm::Masks;
-    ChosenSchedule own = getShapeOf(op).choose(
-        cache, op, hasMasks ? "masks" : "",
-        hasMasks ? ScheduledKernel::MaskedForward
-                 : ScheduledKernel::ListForward);
+    ChosenSchedule own =
+        getShapeOf(op).choose(cache, op, hasMasks ? "masks" : "",
+                              hasMasks ? ScheduledKernel::MaskedForward
+                                       : ScheduledKernel::ListForward);
     SelectedAttention attention(op, own.applyTo(getSchedule()));
     attention.shape.columnParts = own.columnParts;
     Value numbers = attention.launchNumbers(cache, rewriter, op,
@@ -442,8 +440,7 @@ private:
   void convertToMasks(AttentionOp op, const SelectedAttention &selected,
                       const ChosenSchedule &own, Value numbers,
                       PatternRewriter &rewriter) const {
-    DenseAttention attention =
-        makeMasked(selected, own.applyTo(getSchedule()));
+    DenseAttention attention = makeMasked(selected, own.applyTo(getSchedule()));
     KernelSpec spec = attention.forwardSpec("masks", selected.name());
     spec.schedule = own;
     spec.flops =

@@ -196,7 +196,8 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   if (parts > 1) {
     Expr part = program.part;
     b.store(sums[0], args.keyGrad, {part, batch, stored, keyHead, ownKeyCols});
-    b.store(sums[1], args.valueGrad, {part, batch, stored, keyHead, ownValueCols});
+    b.store(sums[1], args.valueGrad,
+            {part, batch, stored, keyHead, ownValueCols});
     return;
   }
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,

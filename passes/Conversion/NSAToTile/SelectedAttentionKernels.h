@@ -99,8 +99,9 @@ struct SelectedAttention {
     return selectBlock % tile != 0;
   }
   Extent numGradTiles() const {
-    return reachesBeyondBlocks(ownKeyTile) ? numBlocks() * tilesPerBlock()
-                                           : ceilDiv(shape.sequence, ownKeyTile);
+    return reachesBeyondBlocks(ownKeyTile)
+               ? numBlocks() * tilesPerBlock()
+               : ceilDiv(shape.sequence, ownKeyTile);
   }
   tile::Expr firstKeyOf(tile::Expr tile) const {
     if (!reachesBeyondBlocks(ownKeyTile))

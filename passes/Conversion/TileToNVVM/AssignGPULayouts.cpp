@@ -1,5 +1,6 @@
 //===- AssignGPULayouts.cpp - blocked layouts and mma versions ------------===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
@@ -30,9 +31,10 @@ using namespace nsa::tile;
 
 /// Lets operands a of dots stay in shared memory where sums leave no
 /// registers for them: reading them again costs a few of many ldmatrix. And
-/// those of warpgroups, which take no time to read.
-static void keepInSharedMemory(LoadOp load, bool wgmma) {
-  constexpr int64_t manyRegisters = 64;
+/// those of warpgroups, which take no time to read; and all of kernels whose
+/// first schedules had too many registers.
+static void keepInSharedMemory(LoadOp load, bool wgmma, bool isLater) {
+  int64_t manyRegisters = isLater ? 0 : 64;
   if (!MmaLayout(load.getResult()).isPacked() || !getCopyWidth(load) ||
       cast<TileType>(load.getType()).getShape().size() != 2)
     return;
@@ -74,10 +76,14 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
   auto isInWarpBranches = [](LoadOp load) {
     return llvm::any_of(load->getUsers(), isInWarpBranch);
   };
+  auto schedule = kernel->getAttrOfType<DictionaryAttr>(nsa::kScheduleAttr);
+  bool isLater =
+      schedule && schedule.get("number") !=
+                      Builder(kernel.getContext()).getI64IntegerAttr(0);
   bool staysOut = llvm::count_if(loads, isInWarpBranches) > 1;
   for (LoadOp load : loads)
     if (!staysOut || !isInWarpBranches(load))
-      keepInSharedMemory(load, wgmma);
+      keepInSharedMemory(load, wgmma, isLater);
   kernel.walk([](scf::ForOp loop) { sinkRows(loop, makesIntegerRows); });
 }
 

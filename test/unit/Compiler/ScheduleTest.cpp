@@ -1,10 +1,10 @@
 //===- ScheduleTest.cpp - which schedule a kernel takes -------------------===//
 
+#include "passes/Conversion/Schedule.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/Registration.h"
 #include "passes/Conversion/Passes.h"
-#include "passes/Conversion/Schedule.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -70,11 +70,10 @@ TEST_F(ScheduleTest, Kernel_NothingRefused_TakesTheFirst) {
 }
 
 TEST_F(ScheduleTest, Kernel_SomeRefused_TakesTheNext) {
-  std::string name =
-      nameOf(convert(windowText(2048), ScheduleKind::Hopper));
+  std::string name = nameOf(convert(windowText(2048), ScheduleKind::Hopper));
   std::string refused = "nsa.refused_schedules = {\"" + name + "\" = 2}";
-  EXPECT_EQ(
-      numberOf(convert(windowText(2048, refused), ScheduleKind::Hopper)), 2);
+  EXPECT_EQ(numberOf(convert(windowText(2048, refused), ScheduleKind::Hopper)),
+            2);
 }
 
 TEST_F(ScheduleTest, Kernel_AllRefused_TakesTheLast) {
@@ -85,8 +84,8 @@ TEST_F(ScheduleTest, Kernel_AllRefused_TakesTheLast) {
 }
 
 TEST_F(ScheduleTest, Kernel_OfACPU_HasNoChoice) {
-  EXPECT_FALSE(convert(windowText(256), ScheduleKind::CPU)
-                   ->hasAttr(kScheduleAttr));
+  EXPECT_FALSE(
+      convert(windowText(256), ScheduleKind::CPU)->hasAttr(kScheduleAttr));
 }
 
 TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {

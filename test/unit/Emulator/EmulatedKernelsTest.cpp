@@ -177,8 +177,8 @@ TEST(EmulatedKernels, LaterSchedules_AgreeWithTheReference) {
     std::tie(c.dk, c.dv) = widths[random() % widths.size()];
     c.refused = int64_t(random() % (most + 1));
     if (random() % 2 == 0)
-      std::tie(c.l, c.d, c.lSel) = random() % 2 == 0 ? std::tuple(8, 4, 20)
-                                                     : std::tuple(16, 4, 76);
+      std::tie(c.l, c.d, c.lSel) =
+          random() % 2 == 0 ? std::tuple(8, 4, 20) : std::tuple(16, 4, 76);
     c.selectedForm = random() % 3 == 0 ? "masks" : "auto";
     std::string target = chosen(number % 2 ? ampere(number) : kHopper);
     SCOPED_TRACE("for " + target);
