@@ -329,17 +329,24 @@ static Value findDimension(ModuleOp module, int64_t number) {
 
 LogicalResult KernelCache::addExtent(ExtentTable &table, const Extent &extent) {
   auto number = static_cast<int64_t>(extent);
-  bool isNew = !extent.isConstant() && table.find(number).isConstant();
-  if (!table.add(extent))
-    return module.emitError("has two extents for which ")
-           << number << " stands";
-  if (!isNew)
-    return success();
-  // What is there already has a constant of this size.
-  Value other = findDimension(module, number);
-  if (!other)
-    return success();
-  return emitError(other.getLoc(), "a tensor has the size ")
+  bool isKnown = !table.find(number).isConstant();
+  Value other;
+  if (extent.isConstant()) {
+    constants.insert(number);
+    if (!isKnown)
+      return success();
+  } else {
+    if (!table.add(extent))
+      return module.emitError("has two extents for which ")
+             << number << " stands";
+    if (isKnown)
+      return success();
+    other = findDimension(module, number);
+    if (!other && !constants.contains(number))
+      return success();
+  }
+  return emitError(other ? other.getLoc() : module.getLoc(),
+                   "a tensor has the size ")
          << number << ", which stands for a size that follows from the batch "
          << "and the sequence length; write numbers in place of `?`";
 }

@@ -15,6 +15,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "passes/Conversion/Schedule.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace nsa {
@@ -164,6 +165,8 @@ private:
   KernelSchedule schedule;
   mlir::SymbolTable symbols;
   llvm::StringMap<tile::KernelOp> kernels;
+  /// Sizes of tensors between kernels that are the same for all extents.
+  llvm::SmallDenseSet<int64_t> constants;
   int64_t numLaunches = 0;
   bool failed = false;
 };

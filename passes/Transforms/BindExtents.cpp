@@ -26,7 +26,10 @@ using namespace nsa;
 /// nothing else. Sequences of the second kind are long: tiles are chosen as for
 /// them.
 static constexpr int64_t batches[] = {7, 11, 13, 17, 19, 23, 29, 31};
-static constexpr int64_t lengths[] = {10007, 10009, 10037, 10039, 10061, 10067};
+static constexpr int64_t lengths[] = {10007, 10009, 10037, 10039, 10061,
+                                      10067, 10243, 10753, 11273, 11777};
+/// Queries of a program that lists those which selected a block.
+static constexpr int64_t listedQueries = 512;
 
 static bool isOpen(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
@@ -82,6 +85,21 @@ static std::set<int64_t> findConstants(ModuleOp module) {
   return constants;
 }
 
+/// How many blocks queries select, where it is more than one.
+static std::set<int64_t> findCounts(ModuleOp module) {
+  std::set<int64_t> counts;
+  module.walk([&](Operation *op) {
+    for (TypeRange types :
+         {TypeRange(op->getOperandTypes()), TypeRange(op->getResultTypes())})
+      for (Type type : types)
+        if (auto indices = dyn_cast<RankedTensorType>(type);
+            indices && indices.getRank() == 4 &&
+            indices.getElementType().isInteger(32) && indices.getDimSize(3) > 1)
+          counts.insert(indices.getDimSize(3));
+  });
+  return counts;
+}
+
 /// Verifies an op whose types are not known yet, up to what the verifier says
 /// of them: an error that has one of the `expected` texts is none. Verifiers
 /// look at numbers of values, attributes, types of operands and of results in
@@ -110,7 +128,12 @@ LogicalResult Binder::chooseNumbers() {
   std::set<int64_t> constants = findConstants(module);
   auto isFree = [&](int64_t number) { return constants.count(number) == 0; };
   const auto *batch = llvm::find_if(batches, isFree);
+  std::set<int64_t> counts = findCounts(module);
   const auto *length = llvm::find_if(lengths, [&](int64_t length) {
+    // A tile of some queries has a multiple of `count` blocks.
+    int64_t lists = llvm::divideCeil(length, listedQueries);
+    if (llvm::any_of(counts, [&](int64_t count) { return lists % count == 0; }))
+      return false;
     // Rows may begin at multiples of 16 bytes.
     bool fits = isFree(length) && isFree(llvm::alignTo(length, 4));
     module.walk([&](Operation *op) {

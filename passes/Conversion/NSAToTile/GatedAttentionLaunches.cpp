@@ -138,9 +138,10 @@ private:
   /// Types of sums of parts of the gradients of a branch.
   SmallVector<Type> getPartTypes(int64_t parts, int64_t branch) {
     return llvm::map_to_vector(getTypes(branch), [&](Type type) -> Type {
-      SmallVector<int64_t> shape = {parts};
-      llvm::append_range(shape, cast<RankedTensorType>(type).getShape());
-      return RankedTensorType::get(shape, rewriter.getF32Type());
+      SmallVector<Extent> shape = {parts};
+      llvm::append_range(shape,
+                         ExtentTable::of(op).getShape(cast<ShapedType>(type)));
+      return cache.getTensorType(shape, rewriter.getF32Type());
     });
   }
   std::string getKind(int64_t branch) {

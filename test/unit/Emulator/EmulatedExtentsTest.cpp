@@ -62,6 +62,14 @@ TEST(EmulatedExtents, Gradients_HaveNumbersOfFixedShape) {
   checkOpen(openBranches({4, 32, "bf16"}, all), check);
 }
 
+// A program's 5 queries have 20 blocks, as many as 10,007 tokens have programs
+// that list them.
+TEST(EmulatedExtents, GradientsOfThreeHeadsAGroup_HaveNumbersOfFixedShape) {
+  OpenCheck check = checkOn("sm_90a", false, {{1, 45}, {2, 130}});
+  check.tolerance = 2e-2;
+  checkOpen(openBranches({3, 16, "bf16"}, {"q", "k", "v", "gates"}), check);
+}
+
 TEST(EmulatedExtents, Masks_HaveBitsOfFixedShape) {
   OpenCheck check = checkOn("sm_90a", true, {{1, 77}});
   check.selectedForm = "masks";
