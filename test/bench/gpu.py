@@ -2,8 +2,8 @@
 """Measures training on a GPU.
 
   test/bench/gpu.py prepare FOLDER [--target sm_90a] [--ptxas none] [--only NAME...]
-      compiles what is measured, models of larger vocabularies if they are named;
-      needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
+      compiles what is measured, models of larger vocabularies and heads of public
+      models (test/shapes.txt) if they are named; needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
       later one, by the driver
   test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--torch PYTHON]
       trains each for some steps and prints tokens per second, the memory in use
@@ -71,13 +71,34 @@ ATTENTION |= {
     for kind, layer in (("window", "window:512"), ("dense", "dense"))
     for heads, groups, width, batch, length in ((12, 2, 64, 2, 8192), (64, 4, 128, 1, 8192))
 }
-JOBS = STEPS | ATTENTION | TOKENS
+
+
+def public_shapes():
+    """One layer for heads of public models, by names of test/shapes.txt, at three lengths."""
+    names = """llama-3.2-1b llama-3.2-3b llama-3-8b llama-3-70b llama-2-7b tinyllama-1.1b qwen2.5-0.5b qwen2.5-1.5b
+        qwen2.5-3b qwen2.5-7b qwen2.5-14b qwen3-0.6b qwen3-30b-a3b qwen3-235b gemma-2b gemma-2-2b gemma-3-1b smollm2-135m
+        smollm2-1.7b smollm3-3b olmo-2-1b phi-3-mini glm-4-9b m7c-125m""".split()
+    with open(os.path.join(jobs.ROOT, "test/shapes.txt")) as file:
+        sizes = dict(line.split()[:2] for line in file if not line.startswith("#"))
+    return {f"{name}-{length}": ("m7c_125m", length, max(1, 16384 // length), one_layer(*map(int, sizes[name].split("/"))))
+            for name in names for length in (2048, 8192, 32768)}
+
+
+SHAPES = public_shapes()
+JOBS = STEPS | ATTENTION | TOKENS | SHAPES
 
 
 # Causal attention of a shape by cuDNN, and a copy of 1 GiB, of which a step's time that
 # is bound by bytes is a part.
 PEER = """
 import statistics, sys, torch
+def attention(batch, length, heads, groups, width):
+    q, k, v = (torch.randn(batch, h, length, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+               for h in (heads, groups, groups))
+    gradient = torch.randn_like(q)
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return milliseconds(forward), milliseconds(lambda: torch.autograd.grad(forward(), (q, k, v), gradient))
 from torch.nn.attention import SDPBackend, sdpa_kernel
 def milliseconds(function):
     times = []
@@ -92,13 +113,12 @@ copy = milliseconds(lambda: target.copy_(source))
 print(f"{torch.cuda.get_device_name()}, copy {2 * 2**30 / copy / 1e6:.0f} GB/s")
 for shape in sys.argv[1:]:
     batch, length, heads, groups, width = map(int, shape.split(","))
-    q, k, v = (torch.randn(batch, h, length, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-               for h in (heads, groups, groups))
-    gradient = torch.randn_like(q)
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        one = milliseconds(forward)
-        both = milliseconds(lambda: torch.autograd.grad(forward(), (q, k, v), gradient))
+    try:
+        one, both = attention(batch, length, heads, groups, width)
+    except RuntimeError as error:
+        # cuDNN has no gradients for heads of 256.
+        print(f"cuDNN {heads}x{groups}x{width}-{batch}x{length}".ljust(30), str(error).splitlines()[0], flush=True)
+        continue
     flops = 2 * batch * heads * length * (length + 1) * width
     print(f"cuDNN {heads}x{groups}x{width}-{batch}x{length}".ljust(30), f"{one:11.3f} {both:11.3f}",
           f"  {flops / one / 1e9:.0f} / {2.5 * flops / (both - one) / 1e9:.0f} TFLOP/s", flush=True)
@@ -159,12 +179,13 @@ def report_steps(args, names):
 
 
 def report_attention(args, names):
-    print(f"\n{'attention of one layer':30} {'forward ms':>11} {'fwd+bwd ms':>11}")
+    print(f"\n{'attention of one layer':30} {'forward ms':>11} {'fwd+bwd ms':>11} {'TFLOP/s':>8}")
     for name in names:
         list_ = [g for g in groups(measure(args, name, args.steps)[0]) if is_attention(g)]
         parts = [g for g in list_ if is_part(g)]
         forward = sum(g["ms"] for g in parts if not is_backward(g))
-        print(f"{name:30} {forward:11.3f} {sum(g['ms'] for g in parts):11.3f}", flush=True)
+        both = sum(g["ms"] for g in parts)
+        print(f"{name:30} {forward:11.3f} {both:11.3f} {sum(g['flops'] for g in parts) / both / 1e9:8.0f}", flush=True)
         for group in list_[:args.top]:
             print(f"    {group['ms']:9.3f} {group['count']:4}x {group['flops'] / group['ms'] / 1e9:7.1f} TFLOP/s"
                   f"  {group['command'][:100]}")
@@ -182,8 +203,8 @@ def report_peer(args, names):
 
 def run(args):
     names = jobs.there(args, list(JOBS))
-    steps = [name for name in names if name not in ATTENTION]
-    attention = [name for name in names if name in ATTENTION]
+    steps = [name for name in names if name not in ATTENTION | SHAPES]
+    attention = [name for name in names if name in ATTENTION | SHAPES]
     if steps:
         report_steps(args, steps)
     if attention:

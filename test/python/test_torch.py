@@ -21,12 +21,13 @@ def random_shapes(count):
     lengths = [1, 15, 16, 31, 32, 33, 47, 48, 63, 64, 65, 127, 128, 129]
     long = [511, 512, 513, 1024, 1025, 2048, 4097] if count >= 100 else []
     for _ in range(count):
-        group = choose.choice([1, 2, 3, 4, 5, 6, 8, 12, 16, 32])
+        group = choose.randint(1, 32)
         length = choose.choice(lengths + long)
         batch, groups = (choose.choice([1, 2]), choose.choice([1, 2, 3])) if length < 256 else (1, 1)
         heads = groups * (group if length < 2000 else min(group, 4))
-        widths = choose.choice([(16, 16), (64, 64), (32, 16), (16, 48)])
-        blocks = choose.choice([(32, 16, 64), (16, 16, 16), (32, 32, 64), (16, 8, 48), (8, 4, 16)])
+        wide = [8 * choose.randint(4, 32) for _ in range(2)]
+        widths = choose.choice([(16, 16), (64, 64), (32, 16), (16, 48), (wide[0], wide[0]), tuple(wide)])
+        blocks = choose.choice([(32, 16, 64), (16, 16, 16), (32, 32, 64), (16, 8, 48), (8, 4, 16), (64, 16, 128), (40, 20, 60)])
         yield ((batch, length, heads, groups, *widths), blocks, choose.choice([1, 3, 4, 16]),
                choose.choice([1, 64, 512]), choose.choice(["mean", "mean", "linear", "mlp"]),
                choose.choice([torch.float32, torch.bfloat16, torch.float16]))

@@ -36,11 +36,13 @@ def tensors(batch, length, heads, groups, width, value_width, dtype=torch.float3
 
 
 def phi_parameters(phi, groups, width, dtype, positions=True, block=8):
+    # Results as large as what is compressed: larger scores would multiply errors of rounding.
     def normal(rows, scale):
         return (torch.randn(groups, rows, width, device=DEVICE) * scale).to(dtype).requires_grad_()
 
-    weights = {"mean": [], "linear": [(block * width, 0.1)], "mlp": [(block * width, 0.1), (width, 0.3)]}[phi]
-    return [normal(*w) for w in weights] + ([normal(block, 1.0)] if phi != "mean" and positions else [])
+    weights = {"mean": [], "linear": [block * width], "mlp": [block * width, width]}[phi]
+    return [normal(rows, rows ** -0.5) for rows in weights] + (
+        [normal(block, 1.0)] if phi != "mean" and positions else [])
 
 
 def assert_close(got, want, rounded, what, terms, redraw):

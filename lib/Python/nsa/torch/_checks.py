@@ -12,7 +12,7 @@ from nsa.torch._sources import ELEMENTS, compressed_rows
 _MOST = (1 << 31) - 1
 
 #: Widths of heads that a GPU's kernels are made for.
-GPU_WIDTHS = range(16, 257, 16)
+GPU_WIDTHS = (16, *range(32, 257, 8))
 
 
 def _shape(tensor):
