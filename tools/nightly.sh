@@ -19,6 +19,11 @@ check "sanitizers" test/check-sanitize.sh
 check "kernel sweeps" env NSA_SWEEP_COUNT=14 NSA_TEST_SEED="${NSA_TEST_SEED:-$(date +%s)}" \
   NSA_RANDOM_MODULES=150 ctest --test-dir build --output-on-failure -j2 \
   -R '^(EmulatedKernels|EmulatedTraining|KernelSweep|FusedSweep|RandomModules)Test$'
+judge() {
+  OMP_NUM_THREADS=1 NSA_JUDGE_COUNT=8 NSA_JUDGE_PROGRAMS=200 NSA_JUDGE_EMULATED=4 NSA_JUDGE_TRAINING=60 \
+    "$(test/python-env.sh)" -m pytest -q -n 2 --dist loadfile test/judge
+}
+check "judge" judge
 check "PyTorch" test/check-torch.sh
 check "lm-eval" test/check-hf.sh
 check "prebuilt kernels" env NSA_SWEEP_COUNT=14 bash test/e2e/prebuilt.sh

@@ -1,0 +1,79 @@
+"""Where programs run, behind one call: execute(program) gives results, then gradients."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from declarations import ROOT
+
+sys.path.insert(0, os.environ.get("NSA_PYTHON_PATH", str(ROOT / "build" / "python")))
+BUILD = pathlib.Path(sys.path[0]).parent
+# Every run compiles what it tests.
+os.environ.setdefault("NSA_CACHE", "0")
+import nsa  # noqa: E402
+
+#: Of everything that is random; NSA_TEST_SEED repeats a run.
+SEED = int(os.environ.get("NSA_TEST_SEED", int.from_bytes(os.urandom(3))))
+
+
+TYPES = {"i32": np.int32, "f16": np.float16}
+
+
+def arrays(program):
+    """The inputs by their names in the text."""
+    inputs = {f"a{i}": np.asarray(v.array, TYPES.get(v.element, np.float32)) for i, v in enumerate(program.arguments)}
+    if program.wanted and program.seed is not None:
+        inputs["grad.r0"] = np.asarray(program.seed, TYPES.get(program.results[0].element, np.float32))
+    return inputs
+
+
+def wanted_names(program):
+    return [f"a{program.arguments.index(v)}" for v in program.wanted]
+
+
+def output_names(program):
+    """Of results, which may be states, and gradients."""
+    updated = program.updated()
+    return [f"a{program.arguments.index(updated[v])}" if v in updated else f"r{i}"
+            for i, v in enumerate(program.results)] + [f"grad.{name}" for name in wanted_names(program)]
+
+
+class CPU:
+    place = "cpu"
+
+    def __init__(self, **options):
+        self.options = {"threads": 2, "poison": True} | options
+
+    def __call__(self, program):
+        module = nsa.compile(program.text(), gradients=wanted_names(program), allow_slow_path=["all"],
+                             **self.options)
+        inputs = arrays(program)
+        for v in program.updated().values():
+            name = f"a{program.arguments.index(v)}"
+            module.write(name, inputs.pop(name))
+        out = module.run("main", inputs)
+        return [out[name] if name in out else module.read(name) for name in output_names(program)]
+
+
+class Emulator:
+    """Kernels of a GPU, on the emulator of unit/Emulator."""
+    place = "gpu"
+
+    def __init__(self, target):
+        self.target = target
+
+    def __call__(self, program):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "module.mlir").write_text(program.text())
+            for name, array in arrays(program).items():
+                np.save(folder / f"{name}.npy", array)
+            wanted = ",".join(wanted_names(program))
+            done = subprocess.run([BUILD / "test" / "judge" / "nsa-emulate", self.target, wanted, folder],
+                                  capture_output=True, text=True)
+            if done.returncode != 0:
+                raise nsa.RunError(f"exit code {done.returncode}: {done.stderr}")
+            return [np.load(folder / f"{name}.npy") for name in output_names(program)]

@@ -1,0 +1,52 @@
+"""The kernels of GPUs on the emulator against the rules: Hopper's, and those of the GPUs before it."""
+
+import os
+
+import numpy as np
+import pytest
+from executors import SEED, Emulator
+
+import generate
+import generate_nsa
+import judge
+import rules
+
+assert generate_nsa
+NAMES = sorted(rules.RULES)
+COUNT = int(os.environ.get("NSA_JUDGE_EMULATED", 1))
+#: What has heads, as wide as those of models in 16 bits.
+WIDE = ["nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress", "nsa.compress_backward",
+        "nsa.compress_key_value", "nsa.rotary_attention", "layer"]
+
+
+def check(maker, element, words):
+    rng = np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
+    made = maker(rng, element)
+    target = ("sm_90a", "sm_80", "sm_90a", "sm_86")[int(rng.integers(4))]
+    execute = Emulator(target)
+    problem = judge.judge(made, execute, SEED)
+    assert problem is None, judge.report(made, execute, problem, f"NSA_TEST_SEED={SEED}, {words} of {element} for {target}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operation(name):
+    for number in range(COUNT):
+        element = ("bf16", "f32", "f16")[(number + len(name)) % 3]
+        check(lambda rng, element: generate.make_one(name, rng, element), element, (name, number))
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_heads(name):
+    for number in range(4 * COUNT):
+        element = ("bf16", "f16", "bf16", "f32")[number % 4]
+        if name == "layer":
+            maker = generate.make_graph if number % 2 else generate.make_gradient
+            check(lambda rng, element: maker(rng, element, 8, wide=True), element, (name, number))
+        else:
+            check(lambda rng, element: generate.make_one(name, rng, element, wide=True), element, (name, number, "wide"))
+
+
+@pytest.mark.parametrize("number", range(8 * COUNT))
+def test_program(number):
+    maker = generate.make_gradient if number % 2 else generate.make_graph
+    check(lambda rng, element: maker(rng, element, int(rng.integers(1, 10))), ("bf16", "f16", "f32")[number % 3], (number,))

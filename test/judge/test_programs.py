@@ -1,0 +1,45 @@
+"""Programs of many operations, made up from a seed: against the rules, and against themselves compiled otherwise."""
+
+import os
+
+import numpy as np
+import pytest
+from executors import CPU, SEED, nsa
+
+import generate
+import generate_nsa
+import judge
+
+assert generate_nsa
+COUNT = int(os.environ.get("NSA_JUDGE_PROGRAMS", 40))
+ELEMENTS = ["f32", "f32", "bf16", "f16"]
+MAKERS = {"forward": generate.make_graph, "gradients": generate.make_gradient}
+
+
+def same(x, y):
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(x, y))
+
+
+def check_again(number, made, first):
+    """One of the ways in which the same bits must come, in turn, or without fusion what the rules say."""
+    turn = number % 4
+    if turn == 0:
+        assert same(first, CPU(threads=3)(made)), "other bits with another number of threads"
+    elif turn == 1 and made.wanted:
+        assert same(first, CPU(recompute="block")(made)), "other bits with recomputation"
+    elif turn == 2:
+        assert nsa.compile(made.text()).artifact == nsa.compile(made.text()).artifact, "compiled twice, other bytes"
+    else:
+        assert judge.judge(made, CPU(fuse=False), SEED) is None, "wrong without fusion"
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_program(kind, number):
+    rng = np.random.default_rng([SEED, number, len(kind)])
+    made = MAKERS[kind](rng, ELEMENTS[number % 4], int(rng.integers(1, 14)))
+    execute = CPU()
+    problem, found = judge.run(made, execute, SEED)
+    origin = f"NSA_TEST_SEED={SEED}, number {number} of {kind}"
+    assert problem is None, judge.report(made, execute, problem, origin)
+    check_again(number, made, found)
