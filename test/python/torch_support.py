@@ -14,7 +14,7 @@ import torch_reference as ref  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEVICE = os.environ.get("NSA_TORCH_DEVICE", "cpu")
 LIMIT = {"cpu": 1e-5, "cuda": 1e-4}[DEVICE]
-#: A width of values that differs from that of keys; GPUs take multiples of 16.
+#: A width of values that differs from that of keys; GPUs have none of 24.
 WIDE = {"cpu": 24, "cuda": 32}[DEVICE]
 SIZES = {"block": 8, "stride": 4, "select_block": 16, "count": 4, "window": 20}
 INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win", "gates")
