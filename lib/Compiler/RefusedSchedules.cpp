@@ -10,6 +10,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cstdlib>
+#include <utility>
 
 using namespace mlir;
 using namespace nsa;
@@ -80,8 +81,7 @@ std::string RefusedSchedules::getFile(StringRef kernel) {
 
 int64_t RefusedSchedules::find(StringRef kernel) {
   std::string file = getFile(kernel);
-  Result<bool> exists = file.empty() ? Result<bool>(false) : fileExists(file);
-  if (!exists || !*exists)
+  if (file.empty())
     return findShipped(kernel, chip.architecture);
   // The folder is checked where code comes from it; a wrong number costs time
   // only.
@@ -151,6 +151,7 @@ void RefusedSchedules::writeTo(ModuleOp module) const {
 }
 
 Status RefusedSchedules::keep(ModuleOp module) {
+  bool isOpen = false;
   for (const KernelAnswer &known : getKernels(module)) {
     auto before = kept.find(known.kernel);
     if (known.number == (before == kept.end() ? 0 : before->second))
@@ -159,10 +160,11 @@ Status RefusedSchedules::keep(ModuleOp module) {
     if (file.empty())
       return Status();
     kept[known.kernel] = known.number;
-    if (Status status = openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
-                                      "the folder in NSA_KERNEL_CACHE,");
-        !status)
-      return status;
+    if (!std::exchange(isOpen, true))
+      if (Status status = openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
+                                        "the folder in NSA_KERNEL_CACHE,");
+          !status)
+        return status;
     if (Status status =
             writeFileAtomically(file,
                                 known.kernel + " " + chip.name.str() + " " +

@@ -139,9 +139,6 @@ static constexpr Row table[] = {
     {Kind::Select, 0, "select-queries=32 select-blocks=8"},
     {Kind::Select, 0, "select-queries=16 select-blocks=4"},
     {Kind::Select, 0, "select-queries=16 select-blocks=1"},
-
-    {Kind::Decode, 0, "forward-keys=32 selected-keys=32"},
-    {Kind::Decode, 0, "forward-keys=16 selected-keys=16"},
 };
 
 Schedule Schedule::parse(llvm::StringRef text) {

@@ -50,7 +50,6 @@ enum class ScheduledKernel {
   ListQueryGrad,
   ListKeyValueGrad,
   Select,
-  Decode,
 };
 
 /// The schedules of a kernel for heads in groups of `group` whose wider side

@@ -85,7 +85,9 @@ def public_shapes():
 
 
 SHAPES = public_shapes()
-JOBS = STEPS | ATTENTION | TOKENS | SHAPES
+# Of which there is one layer each.
+LAYERS = ATTENTION | SHAPES
+JOBS = STEPS | TOKENS | LAYERS
 
 
 # Causal attention of a shape by cuDNN, and a copy of 1 GiB, of which a step's time that
@@ -203,8 +205,8 @@ def report_peer(args, names):
 
 def run(args):
     names = jobs.there(args, list(JOBS))
-    steps = [name for name in names if name not in ATTENTION | SHAPES]
-    attention = [name for name in names if name in ATTENTION | SHAPES]
+    steps = [name for name in names if name not in LAYERS]
+    attention = [name for name in names if name in LAYERS]
     if steps:
         report_steps(args, steps)
     if attention:
