@@ -276,13 +276,17 @@ LastBlockOp EntryDeriver::getLastBlock(CompressedAttr compressed) {
 // One token
 //===----------------------------------------------------------------------===//
 
+/// Nothing is kept of the values that go: later ones may take their addresses.
 void EntryDeriver::replace(Operation *op, Operation *by) {
   for (auto [before, after] : llvm::zip(op->getResults(), by->getResults())) {
     rows.insert(after);
+    rows.erase(before);
     if (CompressedAttr compressed = blocks.lookup(before))
       blocks[after] = compressed;
+    blocks.erase(before);
     if (auto *found = numbers.find(before); found != numbers.end()) {
       unsigned number = found->second;
+      numbers.erase(found);
       numbers[after] = number;
     }
     before.replaceAllUsesWith(after);
