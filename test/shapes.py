@@ -179,15 +179,14 @@ def main():
             if not args.quick:
                 later = "; ".join(f"{number}: {text}" for _, number, text in schedules if number != "0")
                 print(f"{name_of(case)}: {'REFUSED' if errors else 'ok'}, {seconds:.1f} s, {later}", flush=True)
-            for kernel, number, _ in schedules:
-                answers[kernel, case.target] = int(number)
-            if args.update:
+            if args.update and not args.quick:
+                answers |= {(kernel, case.target): int(number) for kernel, number, _ in schedules}
                 write_answers(answers)
             digest = hashlib.sha256(repr(schedules).encode()).hexdigest()[:16]
             record.append(f"{name_of(case)} {digest}\n")
     print(f"{len(cases)} compilations, {sum(refused.values())} refused" +
           "".join(f", {count} of {target} at {length:,}" for (target, length), count in sorted(refused.items())))
-    if args.update:
+    if args.update and not args.quick:
         print(f"{write_answers(answers)} answers")
     if args.quick and not args.update:
         with open(RECORD) as file:

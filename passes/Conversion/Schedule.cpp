@@ -122,15 +122,24 @@ static constexpr Row table[] = {
      "selected-queries=1 selected-keys=16 column-parts=4 min-blocks=1"},
 
     {Kind::ListKeyValueGrad, 0, "gathered-queries=16 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 0, "gathered-queries=8"},
     {Kind::ListKeyValueGrad, 0, "gathered-queries=8 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 192,
+     "gathered-queries=8 selected-keys=64 column-parts=2 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 192,
+     "gathered-queries=4 selected-keys=64 column-parts=2 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=16 column-parts=2 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=8 column-parts=2 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=4 column-parts=4 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 192,
+     "gathered-queries=1 selected-keys=64 column-parts=4 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=1 column-parts=4 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 192,
+     "gathered-queries=1 selected-keys=16 column-parts=8 min-blocks=1"},
 
     {Kind::Select, 0, "select-queries=64 select-blocks=16"},
     {Kind::Select, 0, "select-queries=64 select-blocks=8"},
@@ -172,10 +181,7 @@ KernelSchedule Schedule::applyTo(KernelSchedule machine) const {
 /// Rows of a program of lists are to fill M-tiles.
 static void alignRows(Schedule &schedule, int64_t group,
                       const KernelSchedule &machine) {
-  int64_t &gathered = schedule.sizes.gatheredQueries;
   int64_t &selected = schedule.sizes.selectedQueries;
-  gathered = static_cast<int64_t>(llvm::alignTo(
-      gathered, machine.rowMultiple / std::gcd(group, machine.rowMultiple)));
   if (selected != 0)
     selected = std::max(selected, static_cast<int64_t>(llvm::divideCeil(
                                       machine.rowMultiple, group)));

@@ -123,8 +123,7 @@ Value nsa::launchSequenceEnds(KernelCache &cache, OpBuilder &builder,
 void nsa::limitToBlocks(TileBuilder &b, KeyTile &tile, int64_t selectBlock,
                         Expr first, Value own, Value before, Value begin,
                         Value query) {
-  auto keys =
-      static_cast<double>(cast<TileType>(tile.keys.getType()).getRows());
+  int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Expr number = first / selectBlock;
   auto bounds = b.map({own, before, begin, query}, {b.i32(), b.i32(), b.i32()},
                       [&](ArrayRef<Expr> x) -> SmallVector<Value> {
@@ -134,6 +133,8 @@ void nsa::limitToBlocks(TileBuilder &b, KeyTile &tile, int64_t selectBlock,
                         Expr isSelected = hasOwn | hasBefore;
                         Expr from = max(select(hasBefore, first, border), x[2]);
                         Expr to = select(hasOwn, x[3], min(border - 1, x[3]));
+                        if (selectBlock % keys != 0)
+                          to = min(to, (number + 1) * selectBlock - 1);
                         // A whole tile where all of it is left out, so that
                         // nobody has to look at single keys.
                         from = select(isSelected, from, first);

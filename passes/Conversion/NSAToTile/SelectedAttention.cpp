@@ -37,11 +37,9 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
   return tile;
 }
 
-int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule,
-                                        bool isPacked) const {
+int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule) const {
   constexpr int64_t atOnce = 16;
-  // Ranges of packed sequences lie next to each other.
-  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16 && !isPacked;
+  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16;
   if (!isOnTensorCores || keyTile % atOnce == 0 ||
       schedule.fixed.selectedKeys % atOnce != 0)
     return keyTile;
@@ -52,14 +50,13 @@ int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule,
                   static_cast<int64_t>(llvm::alignTo(selectBlock, atOnce)));
 }
 
-int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule,
-                                       bool isPacked) const {
+int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
   if (schedule.fixed.selectedKeys == 0 && schedule.isGPU &&
       queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
         return tile;
-  return getWholeTile(schedule, isPacked);
+  return getWholeTile(schedule);
 }
 
 /// The fixed number of queries; whole M-tiles of them where each skips what
@@ -248,10 +245,17 @@ SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
   PackedLists queries(*this, program, indices,
                       b.range(range.first, range.count, 0));
   Expr begin = b.loadScalar(range.start, {range.batch, range.first});
+  Expr end = min(range.first + range.count, shape.sequence);
+  bool isCut = reachesBeyondBlocks(stepTile);
+  auto perBlock = static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
+  // Tiles by their first keys, or by number where the last one of a block
+  // reaches into the next.
   return b.forLoop(
-      begin / stepTile * stepTile,
-      min(range.first + range.count, shape.sequence), stepTile, inits,
-      [&](Expr first, ArrayRef<Value> carried) {
+      isCut ? begin / selectBlock * perBlock : begin / stepTile * stepTile,
+      isCut ? (end + (selectBlock - 1)) / selectBlock * perBlock : end,
+      isCut ? 1 : stepTile, inits, [&](Expr at, ArrayRef<Value> carried) {
+        Expr first =
+            isCut ? at / perBlock * selectBlock + at % perBlock * stepTile : at;
         Expr block = first / selectBlock;
         Value isListed = b.map(
             {queries.entries, queries.start}, b.i1(), [&](ArrayRef<Expr> x) {

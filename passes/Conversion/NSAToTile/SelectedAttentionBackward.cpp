@@ -104,6 +104,8 @@ SmallVector<Value> SelectedAttention::forEachBlockOf(
     return begin / selectBlock + (token - begin) / selectBlock;
   };
   Expr last = min(u0 + (ownKeyTile - 1), shape.sequence - 1);
+  if (reachesBeyondBlocks(ownKeyTile))
+    last = min(last, (u0 / selectBlock + 1) * selectBlock - 1);
   return b.forLoop(numberOf(u0), numberOf(last) + 1, 1, inits, body);
 }
 
@@ -115,7 +117,7 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   Expr u0 = firstKeyOf(program.tile);
   Expr keyHead = program.keyHead, batch = program.batch;
   Expr block = u0 / selectBlock, firstHead = keyHead * shape.group();
-  int64_t rows = gatherTile * shape.group();
+  int64_t rows = gatherRows, listed = gatherTile * shape.group();
   Value u = b.range(u0, ownKeyTile, 0), stored = u;
   if (reachesBeyondBlocks(ownKeyTile))
     stored = b.map({u}, b.i32(), [&](ArrayRef<Expr> x) {
@@ -142,8 +144,10 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {
     Value place =
-        b.map({b.range(0, rows, axis)}, b.i32(),
-              [&](ArrayRef<Expr> x) { return entry + x[0] / shape.group(); });
+        b.map({b.range(0, rows, axis)}, b.i32(), [&](ArrayRef<Expr> x) {
+          Expr own = entry + x[0] / shape.group();
+          return rows == listed ? own : select(x[0] < listed, own, end);
+        });
     Value query = b.load(list, {batch, keyHead, place});
     return b.map({place, query}, b.i32(), [&](ArrayRef<Expr> x) {
       return select(x[0] < end, x[1], shape.sequence);

@@ -24,9 +24,10 @@ struct SelectedAttention {
         selectBlock(limitBlock(shape, visibility.getIndexBlock())),
         count(count), keyTile(getKeyTile(shape, this->selectBlock, schedule)),
         queryTile(getQueryTile(shape, this->selectBlock, count, schedule)),
-        stepTile(getStepTile(schedule, /*isPacked=*/false)),
-        ownKeyTile(getWholeTile(schedule, /*isPacked=*/false)),
+        stepTile(getStepTile(schedule)), ownKeyTile(getWholeTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
+        gatherRows(static_cast<int64_t>(
+            llvm::alignTo(gatherTile * shape.group(), schedule.rowMultiple))),
         gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
         isGPU(schedule.isGPU) {
     this->shape.fitTo(schedule);
@@ -38,8 +39,6 @@ struct SelectedAttention {
                           op.getVisibility(), getDim(op.getIndices(), 3),
                           schedule) {
     isPacked = bool(op.getStart());
-    stepTile = getStepTile(schedule, isPacked);
-    ownKeyTile = getWholeTile(schedule, isPacked);
   }
 
   /// A block with all of the sequence is as good as a longer one.
@@ -217,8 +216,10 @@ struct SelectedAttention {
   int64_t selectBlock, count;
   /// Keys of tiles that divide blocks; queries of a program that iterates over
   /// keys, and keys that it takes at once; keys of a program that iterates over
-  /// queries, and queries that it takes at once.
-  int64_t keyTile, queryTile, stepTile, ownKeyTile, gatherTile, gradParts;
+  /// queries, queries that it takes at once, and rows of these, of which the
+  /// last ones are of no query where heads do not fill M-tiles.
+  int64_t keyTile, queryTile, stepTile, ownKeyTile, gatherTile, gatherRows,
+      gradParts;
   bool isGPU;
   /// Whether several sequences share a row of the batch. Block `j` of one that
   /// begins at `start` then has the number floor(start / selectBlock) + j; it
@@ -232,10 +233,10 @@ struct SelectedAttention {
 private:
   /// A key tile, or less: where one warp has all rows of a program, many of
   /// these share a processor, and small tiles leave memory for all of them.
-  int64_t getStepTile(const KernelSchedule &schedule, bool isPacked) const;
+  int64_t getStepTile(const KernelSchedule &schedule) const;
   /// A key tile, or where tensor cores cannot add up so many products, one that
   /// reaches beyond the block.
-  int64_t getWholeTile(const KernelSchedule &schedule, bool isPacked) const;
+  int64_t getWholeTile(const KernelSchedule &schedule) const;
   void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
                        const KeyValueGradArgs &args, mlir::Value offsets,
                        mlir::Value list, int64_t parts) const;

@@ -167,14 +167,16 @@ TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
 // What a kernel takes where its first schedules have too many registers, and
 // widths and blocks that tensor cores do not add up to.
 TEST(EmulatedKernels, LaterSchedules_AgreeWithTheReference) {
-  constexpr int64_t most = 8;
+  constexpr int64_t most = 11;
   std::vector<Combination> list = wideHeads(sweepCount(64, 2), testSeed() + 5);
   const std::vector<std::pair<int64_t, int64_t>> widths = {
-      {40, 40}, {128, 64}, {72, 56}, {64, 64}, {136, 104}, {32, 88}};
+      {40, 40}, {128, 64}, {72, 56}, {64, 64}, {136, 104}, {32, 88}, {40, 200}};
+  const std::vector<int64_t> groups = {1, 3, 5, 6, 7};
   for (auto [number, given] : llvm::enumerate(list)) {
     Combination c = given;
     std::mt19937_64 random(testSeed() + number);
     std::tie(c.dk, c.dv) = widths[random() % widths.size()];
+    c.group = groups[random() % groups.size()];
     c.refused = int64_t(random() % (most + 1));
     if (random() % 2 == 0)
       std::tie(c.l, c.d, c.lSel) =

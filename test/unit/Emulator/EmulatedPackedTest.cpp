@@ -34,17 +34,18 @@ struct PackedModule {
     start = "tensor<1x" + tokens + "xi32>";
   }
 
-  /// Attention to keys of this type, and its gradient.
-  std::string attention(const std::string &visibility,
-                        const std::string &keys) const {
+  /// Attention to keys of this type, and its gradient; `indices` is an input,
+  /// with its type, that the visibility has.
+  std::string attention(const std::string &visibility, const std::string &keys,
+                        const std::string &indices = "") const {
     std::string clause =
         "visible(" + visibility + ") start(%s : " + start + ") : ";
     std::string types = q + ", " + keys + ", " + keys;
     return "func.func @f(%q: " + q + " {nn.name = \"q\"}, %k: " + keys +
            " {nn.name = \"k\"}, %v: " + keys + " {nn.name = \"v\"}, %d: " + q +
-           " {nn.name = \"d\"}, %s: " + start + " {nn.name = \"s\"}) -> (" + q +
-           " {nn.name = \"o\"}, " + q + " {nn.name = \"dq\"}, " + keys +
-           " {nn.name = \"dk\"}, " + keys +
+           " {nn.name = \"d\"}, %s: " + start + " {nn.name = \"s\"}" + indices +
+           ") -> (" + q + " {nn.name = \"o\"}, " + q + " {nn.name = \"dq\"}, " +
+           keys + " {nn.name = \"dk\"}, " + keys +
            " {nn.name = \"dv\"}) {\n  %o, %lse = nsa.attention %q, %k, %v " +
            clause + types +
            "\n  %dq, %dk, %dv = nsa.attention_backward %d, %q, %k, %v, %o, "
@@ -56,6 +57,25 @@ struct PackedModule {
 
   std::string q, k, blocks, lse, start;
 };
+
+constexpr int64_t kBlock = 20;
+
+/// The block of each token, the one before it and the first one of its
+/// document, where these differ.
+Tensor someBlocks(int64_t heads, int64_t count) {
+  Tensor blocks({1, heads, kTokens, count});
+  size_t at = 0;
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t length : kLengths)
+      for (int64_t token = 0; token < length; ++token)
+        for (int64_t i = 0; i < count; ++i) {
+          int64_t own = token / kBlock - i;
+          bool isFirst = i == count - 1 && own > 0;
+          blocks.data[at++] =
+              isFirst ? 0 : static_cast<double>(std::max<int64_t>(own, -1));
+        }
+  return blocks;
+}
 
 /// Runs a module with the same random inputs.
 CompiledModule runPacked(const std::string &text, const std::string &target,
@@ -81,6 +101,8 @@ CompiledModule runPacked(const std::string &text, const std::string &target,
       for (int64_t i = 0; view.name == "s" && i < length; ++i)
         value.data[at++] = begin;
     }
+    if (view.name == "i")
+      value = someBlocks(view.shape[1], view.shape[3]);
     module->set(view.name, value);
   }
   module->run("f");
@@ -110,4 +132,19 @@ TEST(EmulatedPacked, Attention_IsThatOfTheCPU) {
   check(narrow.attention("#nsa.causal", narrow.k), "sm_80", false, 1e-4);
   check(wide.attention("#nsa.compressed<block = 8, stride = 4>", wide.blocks),
         "sm_90a", true, 2e-2);
+}
+
+// Blocks that tensor cores do not add up to, where they lie anywhere.
+TEST(EmulatedPacked, SelectedOddBlocks_AreThoseOfTheCPU) {
+  PackedModule wide(3, 32, "bf16");
+  std::string type = "tensor<1x2x140x3xi32>";
+  std::string text =
+      wide.attention("#nsa.selected<block = 20, count = 3>, %i : " + type,
+                     wide.k, ", %i: " + type + " {nn.name = \"i\"}");
+  for (const char *refused : {"0", "3", "5", "6"}) {
+    SCOPED_TRACE(refused);
+    check("module attributes {nsa.refused_schedules = {any = " +
+              std::string(refused) + "}} {\n" + text + "}\n",
+          refused[0] % 2 ? "sm_80" : "sm_90a", true, 2e-2);
+  }
 }

@@ -87,8 +87,8 @@ TEST(RandomModules, AllModules_AgreeWithTheReference) {
   }
   std::printf("%s\n", coverage.describe().c_str());
   RecordProperty("modules", std::to_string(coverage.modules));
-  // Most comparisons must say something.
-  if (moduleCount() >= 30) {
+  // Most comparisons must say something; few modules may be of one kind.
+  if (moduleCount() >= 100) {
     EXPECT_LE(coverage.undecided, coverage.results / 20);
     EXPECT_LE(coverage.loose, coverage.results / 20);
   }
