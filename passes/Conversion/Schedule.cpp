@@ -134,11 +134,11 @@ static constexpr Row table[] = {
      "gathered-queries=8 column-parts=2 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=4 column-parts=4 min-blocks=1"},
-    {Kind::ListKeyValueGrad, 192,
+    {Kind::ListKeyValueGrad, 144,
      "gathered-queries=1 selected-keys=64 column-parts=4 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=1 column-parts=4 min-blocks=1"},
-    {Kind::ListKeyValueGrad, 192,
+    {Kind::ListKeyValueGrad, 144,
      "gathered-queries=1 selected-keys=16 column-parts=8 min-blocks=1"},
 
     {Kind::Select, 0, "select-queries=64 select-blocks=16"},

@@ -177,6 +177,8 @@ void BucketAllReducePass::runOnOperation() {
         << int64_t(bucketMiB) << " MiB, expected 1 to " << kMaxBucketMiB;
     return signalPassFailure();
   }
+  reductionsOf.clear();
+  shardOf.clear();
   for (auto entry : getOperation().getOps<rt::EntryOp>())
     collect(entry);
   SmallVector<rt::TensorOp> tensors;

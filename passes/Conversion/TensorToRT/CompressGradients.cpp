@@ -109,6 +109,7 @@ void CompressGradientsPass::narrow(rt::CollectiveStartOp start,
 
 void CompressGradientsPass::runOnOperation() {
   symbols.emplace(getOperation());
+  conversions.clear();
   SmallVector<std::pair<rt::CollectiveStartOp, rt::CollectiveDoneOp>>
       reductions;
   getOperation().walk([&](rt::CollectiveStartOp start) {

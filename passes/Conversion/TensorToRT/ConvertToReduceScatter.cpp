@@ -209,6 +209,7 @@ void ConvertToReduceScatterPass::cut(Shard &shard) {
 
 void ConvertToReduceScatterPass::runOnOperation() {
   symbols.emplace(getOperation());
+  shards.clear();
   for (auto entry : getOperation().getOps<rt::EntryOp>())
     collect(entry);
   for (auto &[number, list] : shards) {

@@ -66,6 +66,24 @@ static bool makesIntegerRows(Operation *op) {
          });
 }
 
+/// Gives dots a load of their own where a wide tile is operand a of theirs and
+/// stays in registers for others, too: those of the dots may be elsewhere.
+static LoadOp splitForDots(LoadOp load) {
+  constexpr int64_t wide = 192;
+  if (cast<TileType>(load.getType()).getCols() < wide)
+    return {};
+  auto isLeftOfDot = [](OpOperand &use) {
+    return isa<DotOp>(use.getOwner()) && use.getOperandNumber() == 0;
+  };
+  auto uses = load.getResult().getUses();
+  if (llvm::all_of(uses, isLeftOfDot) || llvm::none_of(uses, isLeftOfDot))
+    return {};
+  OpBuilder builder(load);
+  auto own = cast<LoadOp>(builder.clone(*load));
+  load.getResult().replaceUsesWithIf(own.getResult(), isLeftOfDot);
+  return own;
+}
+
 static void promoteOperands(KernelOp kernel, bool wgmma) {
   SmallVector<LoadOp> loads;
   kernel.walk([&](LoadOp load) {
@@ -80,6 +98,10 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
   bool isLater =
       schedule && schedule.get("number") !=
                       Builder(kernel.getContext()).getI64IntegerAttr(0);
+  if (isLater)
+    for (size_t i = 0, end = loads.size(); i < end; ++i)
+      if (LoadOp own = splitForDots(loads[i]))
+        loads.push_back(own);
   bool staysOut = llvm::count_if(loads, isInWarpBranches) > 1;
   for (LoadOp load : loads)
     if (!staysOut || !isInWarpBranches(load))

@@ -47,3 +47,27 @@ tile.kernel private @product(%x: memref<64x16xbf16>, %y: memref<16x16xbf16>, %z:
   tile.store %d, %z[%r, %c] : !tile.tile<64x16xf32>, memref<64x16xf32>, (!tile.tile<64x1xi32>, !tile.tile<1x16xi32>)
   tile.return
 }
+
+// A later schedule has registers for one copy of a wide tile: where it is stored, too,
+// dots read one in shared memory.
+// MMA-LABEL: tile.kernel private @wide
+// MMA: tile.load {{.*}} -> !tile.tile<16x192xbf16, #tile.shared>
+// MMA: tile.load {{.*}} -> !tile.tile<16x192xbf16, #tile.mma<warps = 1>>
+// MMA: tile.dot {{.*}} : !tile.tile<16x192xbf16, #tile.shared>
+// MMA: tile.store {{.*}} : !tile.tile<16x192xbf16, #tile.mma<warps = 1>>
+tile.kernel private @wide(%x: memref<16x192xbf16>, %y: memref<192x16xbf16>, %z: memref<16x16xf32>, %copy: memref<16x192xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32, nsa.schedule = {kernel = "0", number = 1 : i64, sizes = "min-blocks=1"}} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32>
+  %k = tile.range %c0 : !tile.tile<192x1xi32>
+  %c = tile.range %c0 : !tile.tile<1x16xi32>
+  %w = tile.range %c0 : !tile.tile<1x192xi32>
+  %a = tile.load %x[%r, %w] : memref<16x192xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x192xi32>) -> !tile.tile<16x192xbf16>
+  %b = tile.load %y[%k, %c] : memref<192x16xbf16>, (!tile.tile<192x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<192x16xbf16>
+  %none = tile.splat %zero : !tile.tile<16x16xf32>
+  %d = tile.dot %a, %b, %none : !tile.tile<16x192xbf16>, !tile.tile<192x16xbf16>, !tile.tile<16x16xf32>
+  tile.store %d, %z[%r, %c] : !tile.tile<16x16xf32>, memref<16x16xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>)
+  tile.store %a, %copy[%r, %w] : !tile.tile<16x192xbf16>, memref<16x192xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x192xi32>)
+  tile.return
+}
