@@ -31,6 +31,8 @@ class Builder:
         self.rng, self.element, self.reuse, self.wide = rng, element, reuse, wide
         self.program = program.Program()
         self.values = []
+        #: Sums over ranges of rows, which are not judged one by one.
+        self.partial = set()
         self.batch, self.length = self.between(1, 2), self.pick(LENGTHS)
 
     # --- Choices ---
@@ -113,6 +115,12 @@ class Builder:
     def op(self, name, **given):
         made = program.build(name, **given)
         self.program.ops.append(made)
+        if given.get("partial_sums"):
+            # Where ranges begin is up to the compiler: the sum of their sums is not.
+            self.partial.add(made.results[-1])
+            total = self.op("nn.sum_rows", input=made.results[-1])
+            self.values += made.results[:-1]
+            return [*made.results[:-1], *total]
         # No gradient flows through lse, rstd and count.
         self.values += made.results[:1] if name in STATISTICS else made.results
         return made.results
@@ -163,7 +171,8 @@ def make_one(name, rng, element, wide=False):
     b = Builder(rng, element, wide=wide)
     while not any(op.name == name for op in b.program.ops):
         grow(b, name)
-    b.program.results = [v for op in b.program.ops if op.name == name for v in op.results]
+    ops = [op for op in b.program.ops if op.name == name or b.partial.intersection(op.inputs())]
+    b.program.results = [v for op in ops for v in op.results if v not in b.partial]
     return b.program.without_dead()
 
 
@@ -183,7 +192,7 @@ def make_graph(rng, element, size, wide=False):
     while len(b.program.ops) < size:
         grow(b, b.pick(PIECES + FORWARD))
     made = b.finish()
-    made.results.append(b.pick([v for op in made.ops for v in op.results]))
+    made.results.append(b.pick([v for op in made.ops for v in op.results if v not in b.partial]))
     return made
 
 

@@ -268,8 +268,11 @@ LogicalResult Translator::translateCast() {
   ScalarType to = scalarOf(op->getResult(0).getType());
   bool isBF16 = getElementTypeOrSelf(op->getOperand(0)).isBF16() ||
                 getElementTypeOrSelf(op->getResult(0)).isBF16();
+  Cast toHalf = isBF16 ? Cast::FloatToBF16 : Cast::FloatToHalf;
+  // Small integers are the same by way of 32 bits.
+  bool isNarrow = isa<LLVM::SIToFPOp>(op) && from.bits <= 32 && to.bits == 16;
   if ((from.isFloat && from.bits != 32 && !isa<LLVM::FPExtOp>(op)) ||
-      (to.isFloat && to.bits != 32 && !isa<LLVM::FPTruncOp>(op)))
+      (to.isFloat && to.bits != 32 && !isNarrow && !isa<LLVM::FPTruncOp>(op)))
     return unknown(" on this type");
   Regs ins(regs(op->getOperand(0))), outs(define(op->getResult(0)));
   for (auto [in, out] : llvm::zip_equal(ins, outs)) {
@@ -290,9 +293,7 @@ LogicalResult Translator::translateCast() {
             .Case([&](LLVM::FPExtOp) {
               return isBF16 ? Cast::BF16ToFloat : Cast::HalfToFloat;
             })
-            .Case([&](LLVM::FPTruncOp) {
-              return isBF16 ? Cast::FloatToBF16 : Cast::FloatToHalf;
-            })
+            .Case([&](LLVM::FPTruncOp) { return toHalf; })
             .Case([&](LLVM::SIToFPOp) {
               return from.isGPU() ? Cast::WideSignedToFloat
                                   : Cast::SignedToFloat;
@@ -302,7 +303,10 @@ LogicalResult Translator::translateCast() {
             .Default([&](Operation *) {
               return to.isGPU() ? Cast::FloatToWideSigned : Cast::FloatToSigned;
             });
-    emit(getCast(cast), out, in);
+    if (isNarrow)
+      emit(getCast(toHalf), out, emitNew(false, getCast(cast), in));
+    else
+      emit(getCast(cast), out, in);
   }
   return success();
 }
