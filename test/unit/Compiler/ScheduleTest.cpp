@@ -99,8 +99,8 @@ TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {
 TEST_F(ScheduleTest, Schedules_OfListsOfBlocks_FillAnMTile) {
   KernelSchedule machine = KernelSchedule::get(ScheduleKind::Hopper);
   for (int64_t group = 1; group <= 32; ++group)
-    for (const Schedule &schedule : getSchedules(
-             ScheduledKernel::ListForward, /*width=*/128, group, machine))
+    for (const Schedule &schedule : getSchedules(ScheduledKernel::ListForward,
+                                                 /*width=*/128, group, machine))
       if (schedule.sizes.selectedQueries != 0)
         EXPECT_GE(schedule.sizes.selectedQueries * group, 16) << group;
 }
