@@ -5,7 +5,7 @@
   test/shapes.py --quick             those marked so, up to kernels and without ptxas: their schedules are those of
                                      lib/Compiler/ScheduleAnswers.inc, by the hashes that shapes-quick.txt holds
   test/shapes.py --random 50 --seed 7    random shapes besides, printed as lines of shapes.txt
-  test/shapes.py --update            all shapes; writes what ptxas answered to both files
+  test/shapes.py --update            all shapes; writes what ptxas answered, and with --quick shapes-quick.txt
 
 A shape is refused where nsa-compile refuses it by default: a kernel spills, its wgmma are serialised, its products are not on
 tensor cores, or it takes more shared memory than there is. --only takes names, targets and lengths.

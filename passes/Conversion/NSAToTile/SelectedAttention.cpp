@@ -246,16 +246,15 @@ SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
                       b.range(range.first, range.count, 0));
   Expr begin = b.loadScalar(range.start, {range.batch, range.first});
   Expr end = min(range.first + range.count, shape.sequence);
-  bool isCut = reachesBeyondBlocks(stepTile);
-  auto perBlock = static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
   // Tiles by their first keys, or by number where the last one of a block
-  // reaches into the next.
+  // reaches into the next: those are as long as tiles of a program's own keys.
+  bool isCut = reachesBeyondBlocks(stepTile);
+  int64_t perBlock = tilesPerBlock();
   return b.forLoop(
       isCut ? begin / selectBlock * perBlock : begin / stepTile * stepTile,
       isCut ? (end + (selectBlock - 1)) / selectBlock * perBlock : end,
       isCut ? 1 : stepTile, inits, [&](Expr at, ArrayRef<Value> carried) {
-        Expr first =
-            isCut ? at / perBlock * selectBlock + at % perBlock * stepTile : at;
+        Expr first = isCut ? firstKeyOf(at) : at;
         Expr block = first / selectBlock;
         Value isListed = b.map(
             {queries.entries, queries.start}, b.i1(), [&](ArrayRef<Expr> x) {

@@ -73,7 +73,13 @@ static void report(const GraphModule &module, const Failure &failure) {
 TEST(RandomModules, AllModules_AgreeWithTheReference) {
   Coverage coverage;
   uint64_t failures = 0;
-  for (uint64_t i = 0; i < moduleCount() && failures < 5; ++i) {
+  // Few modules may be of one kind: more are tried before the bound holds.
+  constexpr uint64_t few = 30, enough = 100;
+  auto isOpen = [&](uint64_t i) {
+    return i < moduleCount() || (moduleCount() >= few && i < enough &&
+                                 coverage.loose > coverage.results / 20);
+  };
+  for (uint64_t i = 0; isOpen(i) && failures < 5; ++i) {
     GraphModule module = generateModule(testSeed() + i);
     // There in case that the compiler crashes.
     std::string path = save(module, "");
@@ -87,8 +93,8 @@ TEST(RandomModules, AllModules_AgreeWithTheReference) {
   }
   std::printf("%s\n", coverage.describe().c_str());
   RecordProperty("modules", std::to_string(coverage.modules));
-  // Most comparisons must say something; few modules may be of one kind.
-  if (moduleCount() >= 100) {
+  // Most comparisons must say something.
+  if (moduleCount() >= few) {
     EXPECT_LE(coverage.undecided, coverage.results / 20);
     EXPECT_LE(coverage.loose, coverage.results / 20);
   }

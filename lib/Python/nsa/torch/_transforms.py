@@ -1,7 +1,7 @@
 """How operators are registered: with a gradient, for torch.vmap, and with an error for all other derivatives.
 
-torch.library would drop tangents of forward mode without a word, and its gradients of operators that take lists of
-tensors are not for torch.func.
+PyTorch's own registration would drop tangents of forward mode without a word, and its gradients of operators that take
+lists of tensors are not for torch.func.
 """
 
 import torch
