@@ -122,6 +122,14 @@ static std::optional<int64_t> getRowDistance(LoadOp load,
   return distance;
 }
 
+/// Whether rows are computed from what is read: those that a tile has for
+/// padding must not be.
+static bool isGathered(LoadOp op) {
+  return llvm::any_of(op.getIndices(), [](Value index) {
+    return isa<TileType>(index.getType()) && !index.getDefiningOp<RangeOp>();
+  });
+}
+
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
 /// Where rounds are at constant distances, constants are added to the addresses
 /// of the first one: they become parts of the instructions.
@@ -146,8 +154,11 @@ void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
     Memo memo;
     Value col = b.mul(piece, width);
     SmallVector<Value> coordinates;
+    Value inside = isGathered(op) && shape.rows != shape.paddedRows()
+                       ? arith::MinSIOp::create(b, row, b.i32(shape.rows - 1))
+                       : row;
     for (Value index : op.getIndices())
-      coordinates.push_back(evaluate(index, row, col, memo));
+      coordinates.push_back(evaluate(index, inside, col, memo));
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
     if (shape.rows != shape.paddedRows())
       address.valid = b.both(address.valid, b.less(row, shape.rows));
@@ -181,8 +192,13 @@ void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
 }
 
 /// How many threads take part in work on rows of `perRow` pieces. Those that
-/// take whole groups of 8 rows keep their place in the pattern of vectors.
+/// take whole groups of 8 rows keep their place in the pattern of vectors. Of
+/// long rows all take whole ones: a thread whose pieces are of other columns
+/// each round has as many addresses, in registers that the products need.
 int64_t KernelEmitter::countWorkers(int64_t perRow) const {
+  constexpr int64_t longRow = 16;
+  if (threads % perRow != 0 && perRow > longRow && perRow <= threads)
+    return threads / perRow * perRow;
   if (threads % perRow != 0 || threads / perRow <= 8)
     return threads;
   return threads / perRow / 8 * 8 * perRow;
@@ -215,8 +231,11 @@ void KernelEmitter::copyElements(LoadOp op, const SharedBuffer &tile) {
   auto copy = [&](Value row, Value col) {
     Memo memo;
     SmallVector<Value> coordinates;
+    Value inside = isGathered(op) && shape.rows != shape.paddedRows()
+                       ? arith::MinSIOp::create(b, row, b.i32(shape.rows - 1))
+                       : row;
     for (Value index : op.getIndices())
-      coordinates.push_back(evaluate(index, row, col, memo));
+      coordinates.push_back(evaluate(index, inside, col, memo));
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
     if (shape.rows != shape.paddedRows())
       address.valid = b.both(address.valid, b.less(row, shape.rows));
