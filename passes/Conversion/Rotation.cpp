@@ -29,7 +29,15 @@ bool nsa::hasAnglesOfAll(Value table, const Extent &rows) {
 }
 
 static int64_t countPairs(Value ref) {
-  return cast<MemRefType>(ref.getType()).getShape().back() / 2;
+  return cast<ShapedType>(ref.getType()).getShape().back() / 2;
+}
+
+/// Rows, a power of two, whose halves and angles the registers of a few warps
+/// hold.
+static int64_t getFittingRows(Value ref) {
+  constexpr int64_t mostPairs = 4096;
+  return llvm::bit_floor<uint64_t>(
+      std::max<int64_t>(mostPairs / countPairs(ref), 1));
 }
 
 namespace {
@@ -105,13 +113,8 @@ static Value getPositions(TileBuilder &b, Value ref, Value start, Expr batch,
 void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
                       Expr batch, Expr head, Expr first, int64_t count,
                       int64_t stride, bool inverse, Value start) {
-  // Two halves and their angles, in the registers of a few warps.
-  constexpr int64_t mostPairs = 4096;
-  int64_t fitting = std::max<int64_t>(mostPairs / countPairs(from), 1);
-  int64_t some =
-      count <= fitting
-          ? count
-          : std::gcd(count, int64_t(llvm::bit_floor(uint64_t(fitting))));
+  int64_t fitting = getFittingRows(from);
+  int64_t some = count <= fitting ? count : std::gcd(count, fitting);
   auto rotate = [&](Expr begin) {
     rotateRows(b, from, to, table, {batch, b.range(begin, some, 0), head},
                getPositions(b, from, start, batch, begin, some, stride),
@@ -128,7 +131,8 @@ void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
 
 LaunchPart nsa::rotateTensor(Value from, Value table, Value start,
                              bool inverse) {
-  constexpr int64_t rows = 64, mostHeads = 4;
+  constexpr int64_t mostHeads = 4;
+  int64_t rows = std::min<int64_t>(64, getFittingRows(from));
   auto type = cast<RankedTensorType>(from.getType());
   Extent sequence = getExtent(from, 1);
   int64_t heads = type.getDimSize(2), width = type.getDimSize(3);

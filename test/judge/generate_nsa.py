@@ -26,7 +26,7 @@ class Geometry:
 
 
 def geometry(b):
-    widths = [32, 48, 64, 64, 80, 128] if b.wide else [1, 5, 12, 16, 16, 16, 24, 33, 64]
+    widths = [32, 48, 64, 64, 80, 128, 136, 200, 256] if b.wide else [1, 5, 12, 16, 16, 16, 24, 33, 64]
     dk = b.pick(widths)
     stride = b.pick([1, 2, 3, 4, 4, 8, 8, 16])
     block = stride * b.between(1, 4)

@@ -7,21 +7,46 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+static constexpr int64_t columnMultiple = 16;
+
+int64_t CompressKernel::padded() const {
+  return isGPU ? static_cast<int64_t>(llvm::alignTo(width, columnMultiple))
+               : width;
+}
+
 int64_t CompressKernel::widthSlice() const {
-  constexpr int64_t most = 64, multiple = 16;
-  if (isGPU && width > most)
-    for (int64_t slice = most; slice > 0; slice -= multiple)
-      if (width % slice == 0)
+  constexpr int64_t most = 64;
+  if (isGPU && padded() > most)
+    for (int64_t slice = most; slice > 0; slice -= columnMultiple)
+      if (padded() % slice == 0)
         return slice;
-  return width;
+  return padded();
+}
+
+int64_t CompressKernel::numColumnTiles() const {
+  constexpr int64_t most = 128;
+  return isGPU ? static_cast<int64_t>(llvm::divideCeil(padded(), most)) : 1;
+}
+
+int64_t CompressKernel::columnTile() const {
+  return numColumnTiles() == 1
+             ? padded()
+             : static_cast<int64_t>(
+                   llvm::alignTo(llvm::divideCeil(padded(), numColumnTiles()),
+                                 columnMultiple));
 }
 
 Extent CompressKernel::numBlockTiles() const {
   return atLeast(ceilDiv(blocks, blockTile()), 1);
 }
 
+int64_t CompressKernel::getRowTile(const Extent &count) const {
+  constexpr int64_t most = 64;
+  return isGPU && kind != CompressionKind::Mean ? most : getTileSize(count);
+}
+
 int64_t CompressKernel::phaseTile() const {
-  return getTileSize(ceilDiv(sequence, stride));
+  return getRowTile(ceilDiv(sequence, stride));
 }
 
 Extent CompressKernel::numPhaseTiles() const {
@@ -237,10 +262,11 @@ void ConvertCompressBackward::convertProjection(
     return inputs;
   };
   if (op.getKind() == CompressionKind::Mlp) {
-    ResultRange hidden = launch(
-        rewriter, op, kernel, kernel.spec("dz", kernel.blockGrid(), product),
-        withBias(op, kernel, cache, rewriter), {dY.getType(), dY.getType()},
-        &CompressKernel::buildHiddenGrad);
+    ResultRange hidden =
+        launch(rewriter, op, kernel,
+               kernel.spec("dz", kernel.hiddenGradGrid(), product),
+               withBias(op, kernel, cache, rewriter),
+               {dY.getType(), dY.getType()}, &CompressKernel::buildHiddenGrad);
     dZ = hidden[0];
     active = hidden[1];
   }
@@ -248,10 +274,7 @@ void ConvertCompressBackward::convertProjection(
   SmallVector<Value> grads;
   llvm::append_range(grads,
                      launch(rewriter, op, kernel,
-                            kernel.spec("dx",
-                                        {kernel.numPhaseTiles() * kernel.stride,
-                                         kernel.heads, kernel.batch},
-                                        product),
+                            kernel.spec("dx", kernel.inputGradGrid(), product),
                             withStart({dZ, op.getWeight()}), x.getType(),
                             &CompressKernel::buildInputGrad));
 
@@ -261,10 +284,9 @@ void ConvertCompressBackward::convertProjection(
     inputs.append({op.getWeight(), op.getPositions()});
     types.push_back(op.getParameterGrads().back().getType());
   }
-  ResultRange parameters =
-      launch(rewriter, op, kernel,
-             kernel.spec("dw", {kernel.block, kernel.heads, 1}, product),
-             withStart(inputs), types, &CompressKernel::buildWeightGrad);
+  ResultRange parameters = launch(
+      rewriter, op, kernel, kernel.spec("dw", kernel.weightGradGrid(), product),
+      withStart(inputs), types, &CompressKernel::buildWeightGrad);
   grads.push_back(parameters[0]);
   if (active) {
     KernelSpec spec =

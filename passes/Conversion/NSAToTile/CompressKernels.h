@@ -36,10 +36,16 @@ struct CompressKernel {
   }
 
   int64_t overlap() const { return block / stride; }
-  int64_t blockTile() const { return getTileSize(blocks); }
+  int64_t blockTile() const { return getRowTile(blocks); }
   /// Columns of tokens that a product with the weight takes at once: where
   /// memory that programs share holds the tiles, a whole matrix may not fit.
   int64_t widthSlice() const;
+  int64_t numSlices() const { return padded() / widthSlice(); }
+  /// Columns of a head in tiles: tensor cores add 16 products at once.
+  int64_t padded() const;
+  /// Columns of what a program computes, as many as registers hold.
+  int64_t columnTile() const;
+  int64_t numColumnTiles() const;
   /// At least one, so that a launch without blocks is still a launch.
   Extent numBlockTiles() const;
   /// Tokens at one offset from the start of a stride: one per stride.
@@ -57,6 +63,16 @@ struct CompressKernel {
                   int64_t perElement) const;
   std::array<Extent, 3> blockGrid() const {
     return {numBlockTiles(), heads, batch};
+  }
+  /// The grids of gradients of hidden rows, of tokens, and of the weight.
+  std::array<Extent, 3> hiddenGradGrid() const {
+    return {numBlockTiles() * numColumnTiles(), heads, batch};
+  }
+  std::array<Extent, 3> inputGradGrid() const {
+    return {numPhaseTiles() * stride * numColumnTiles(), heads, batch};
+  }
+  std::array<Extent, 3> weightGradGrid() const {
+    return {block * numColumnTiles() * numColumnTiles(), heads, 1};
   }
   KernelSpec biasSpec() const;
   mlir::RankedTensorType biasType(mlir::MLIRContext *context) const {
@@ -92,6 +108,9 @@ struct CompressKernel {
   Extent batch, sequence, blocks;
 
 private:
+  /// Rows of tiles over `count` of them: of products on a GPU as many as give
+  /// its warps work, which rotate rows in the same launch.
+  int64_t getRowTile(const Extent &count) const;
   /// Takes the start of packed sequences from the end of `inputs`; null if
   /// there is none.
   mlir::Value takeStart(Args &inputs) const;
@@ -107,16 +126,24 @@ private:
   mlir::Value getBlockRows(tile::TileBuilder &b, mlir::Value first,
                            tile::Expr i0) const;
   mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,
-                      mlir::Value first, tile::Expr i0) const;
+                      mlir::Value first, tile::Expr i0, mlir::Value cols) const;
+  /// What a program treats of other dimensions, and its first column.
+  std::pair<tile::Expr, tile::Expr> splitProgram(tile::Expr program) const;
+  mlir::Value matrixRowsOf(tile::TileBuilder &b, tile::Expr r, tile::Expr m0,
+                           int64_t size) const;
   mlir::Value findBlockOf(tile::TileBuilder &b, mlir::Value start,
                           tile::Expr batchRow, mlir::Value t, mlir::Value begin,
                           tile::Expr offset) const;
   /// Some strides of packed sequences.
   struct PackedStrides;
-  /// Where slice `n` of all matrices of the weight is: the number of its
-  /// matrix, and its columns.
-  std::pair<tile::Expr, mlir::Value> sliceOf(tile::TileBuilder &b,
-                                             tile::Expr n) const;
+  /// Where slice `n` of all matrices of the weight is.
+  struct Slice {
+    /// The number of its matrix, and the row of the weight that it begins with.
+    tile::Expr matrix, row;
+    /// The columns of tokens that it is multiplied by.
+    mlir::Value columns;
+  };
+  Slice sliceOf(tile::TileBuilder &b, tile::Expr n) const;
   llvm::SmallVector<mlir::Value>
   forEachBlockTile(tile::TileBuilder &b, Args inits,
                    llvm::function_ref<llvm::SmallVector<mlir::Value>(

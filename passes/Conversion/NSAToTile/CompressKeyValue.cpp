@@ -223,14 +223,13 @@ struct ProjectionGrads {
   LaunchPart hidden() const {
     SmallVector<Value> inputs = {dY};
     llvm::append_range(inputs, part.getProjected());
-    return makeLaunch(kernel, kernel.spec("dz", kernel.blockGrid(), product()),
-                      inputs, {dY.getType(), dY.getType()},
-                      &CompressKernel::buildHiddenGrad);
+    return makeLaunch(
+        kernel, kernel.spec("dz", kernel.hiddenGradGrid(), product()), inputs,
+        {dY.getType(), dY.getType()}, &CompressKernel::buildHiddenGrad);
   }
   LaunchPart input() const {
-    std::array<Extent, 3> grid = {kernel.numPhaseTiles() * kernel.stride,
-                                  kernel.heads, kernel.batch};
-    return makeLaunch(kernel, kernel.spec("dx", grid, product()),
+    return makeLaunch(kernel,
+                      kernel.spec("dx", kernel.inputGradGrid(), product()),
                       part.withStart({dZ, part.getWeight()}),
                       part.input.getType(), &CompressKernel::buildInputGrad);
   }
@@ -243,7 +242,7 @@ struct ProjectionGrads {
       types.push_back(getGradType(positions));
     }
     return makeLaunch(
-        kernel, kernel.spec("dw", {kernel.block, kernel.heads, 1}, product()),
+        kernel, kernel.spec("dw", kernel.weightGradGrid(), product()),
         part.withStart(inputs), types, &CompressKernel::buildWeightGrad);
   }
   LaunchPart outputWeight() const {

@@ -151,9 +151,9 @@ func.func @select(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>, %lse
 // CHECK-LABEL: tile.kernel private @compress_linear_
 // CHECK: scf.for %[[N:.*]] = %{{.*}} to %c64_i32
 // CHECK: %[[R:.*]] = arith.floordivsi %[[N]], %c2_i32
-// CHECK: tile.load %arg0{{.*}} -> !tile.tile<8x64xbf16>
+// CHECK: tile.load %arg0{{.*}} -> !tile.tile<64x64xbf16>
 // CHECK: tile.load %arg1{{.*}} -> !tile.tile<64x128xbf16>
-// CHECK: tile.dot {{.*}} !tile.tile<8x64xbf16>, !tile.tile<64x128xbf16>
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<64x128xbf16>
 func.func @slices(%x: tensor<1x64x1x128xbf16>, %w: tensor<1x4096x128xbf16>) -> tensor<1x3x1x128xbf16> {
   %y = nsa.compress linear %x, %w {block = 32 : i64, stride = 16 : i64}
       : (tensor<1x64x1x128xbf16>, tensor<1x4096x128xbf16>) -> tensor<1x3x1x128xbf16>
