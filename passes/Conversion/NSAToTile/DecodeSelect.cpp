@@ -78,32 +78,40 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
                          static_cast<double>(c),
                      tile, axis, ratio);
     };
-    // All that is read is on its way before threads wait for any of it.
+    auto loadKeys = [&](int64_t c) {
+      return b.load(
+          k, {batch, getRow(c, 0), keyHead, shape.columns(b, shape.keyWidth)});
+    };
+    // All that is read is on its way before threads wait for any of it, as far
+    // as there is memory for it.
+    constexpr int64_t mostBytes = 64 * 1024;
+    int64_t tileBytes =
+        tile * shape.padded(shape.keyWidth) * shape.elementBits / 8;
+    bool isAtOnce = (halo + ratio) * tileBytes <= mostBytes;
     SmallVector<Value> keys;
-    for (int64_t c = -halo; c < ratio; ++c)
-      keys.push_back(b.load(
-          k, {batch, getRow(c, 0), keyHead, shape.columns(b, shape.keyWidth)}));
+    for (int64_t c = -halo; isAtOnce && c < ratio; ++c)
+      keys.push_back(loadKeys(c));
     RowProgram program = makeHeadProgram(b, shape, numRows, b.constant(0));
     Value rows = program.loadRows(q, shape.columns(b, shape.keyWidth));
+    auto multiply = [&](Value key) {
+      return b.dot(rows, key, b.zeros(numRows, tile), /*transposeB=*/true);
+    };
     // Before the lse, which the launch in front may still be writing.
-    SmallVector<Value> products;
-    for (Value key : keys)
-      products.push_back(b.dot(rows, key, b.zeros(numRows, tile),
-                               /*transposeB=*/true));
+    SmallVector<Value> products = llvm::map_to_vector(keys, multiply);
     Value shift = shape.exponent().fromLse(b, loadLse(b, program, args[2]));
     Value score = b.zeros(1, tile);
     // In order, the rows that overlap a block.
     for (int64_t c = -halo; c < ratio; ++c) {
+      Value product = isAtOnce ? products[c + halo] : multiply(loadKeys(c));
       Value sums = b.reduceAdd(
-          b.map(
-              {products[c + halo], shift, b.range(0, numRows, 0), getRow(c, 1)},
-              b.f32(),
-              [&](ArrayRef<Expr> x) {
-                Expr counts = (x[2] < static_cast<double>(shape.group())) &
-                              (x[3] >= 0) &
-                              visibility.isVisible(position, x[3]);
-                return maskedProbability(counts, x[0], shape.exponent(), x[1]);
-              }),
+          b.map({product, shift, b.range(0, numRows, 0), getRow(c, 1)}, b.f32(),
+                [&](ArrayRef<Expr> x) {
+                  Expr counts = (x[2] < static_cast<double>(shape.group())) &
+                                (x[3] >= 0) &
+                                visibility.isVisible(position, x[3]);
+                  return maskedProbability(counts, x[0], shape.exponent(),
+                                           x[1]);
+                }),
           /*axis=*/0);
       int64_t overlap = std::min(c * stride + block, selectBlock) -
                         std::max<int64_t>(c * stride, 0);

@@ -268,7 +268,7 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   RowTerms terms;
   Value rowLse = program.loadStatistic(lse);
   terms.shift = shape.exponent().fromLse(b, rowLse);
-  terms.delta = rowDot(b, outputGrads, program.loadRows(o, valueCols));
+  terms.delta = program.dotRows(shape, outputGrads, dO, o);
   shape.buildOnce(b, [&] {
     getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
   });

@@ -72,8 +72,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   SmallVector<RowTerms> terms(branches);
   const QueryRange &range = program.range;
   for (int64_t c = 0; c < branches; ++c) {
-    gateGrads.push_back(
-        rowDot(b, outputGrads, program.loadRows(own[c].output, valueCols)));
+    gateGrads.push_back(program.dotRows(shape, outputGrads, dO, own[c].output));
     Value lse = program.loadStatistic(own[c].lse);
     terms[c].shift = shape.exponent().fromLse(b, lse);
     if (foldsGates()) {

@@ -19,7 +19,7 @@ struct GatedAttentionBackward : GatedAttention {
                    schedule.isGPU),
         rotatesTokens(rotatesTokens) {}
 
-  void setColumnParts(int64_t parts) {
+  void shareColumns(int64_t parts) {
     GatedAttention::setColumnParts(parts);
     masked.attention.shape.columnParts = parts;
   }

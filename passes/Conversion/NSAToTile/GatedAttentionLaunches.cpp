@@ -199,7 +199,7 @@ const Launcher::Cut &Launcher::cut(StringRef suffix, ScheduledKernel kernel) {
       own, GatedAttentionBackward(grads.branches, grads.gate, grads.turnsTokens,
                                   own.applyTo(cache.getSchedule()))});
   made.kernels.forms = attention.forms;
-  made.kernels.setColumnParts(own.columnParts);
+  made.kernels.shareColumns(own.columnParts);
   return made;
 }
 

@@ -20,6 +20,22 @@ KeyTile QueryRange::loadKeys(TileBuilder &b, const AttentionShape &shape,
   return tile;
 }
 
+Value RowProgram::dotRows(const AttentionShape &shape, Value loaded, Value lhs,
+                          Value rhs) const {
+  // Beside rows that stay in registers there is no place for long ones.
+  constexpr int64_t most = 128, slice = 64;
+  int64_t width = shape.padded(shape.valueWidth);
+  if (shape.columnMultiple == 1 || width <= most)
+    return rowDot(b, loaded, loadRows(rhs, b.range(0, width, 1)));
+  return b.forLoop(
+      0, width, slice, {b.zeros(numRows(), 1)},
+      [&](Expr first, ArrayRef<Value> sum) -> SmallVector<Value> {
+        Value columns = b.range(first, slice, 1);
+        return {add(b, sum[0],
+                    rowDot(b, loadRows(lhs, columns), loadRows(rhs, columns)))};
+      })[0];
+}
+
 /// Rows of several heads of one query follow each other in memory.
 RowProgram nsa::makeHeadsProgram(const AttentionShape &shape, int64_t queries,
                                  int64_t heads, TileBuilder &b, Expr tile) {

@@ -229,7 +229,7 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   RowTerms terms;
   Value rowLse = program.loadStatistic(lse);
   terms.shift = shape.exponent().fromLse(b, rowLse);
-  terms.delta = rowDot(b, outputGrads, program.loadRows(o, valueCols));
+  terms.delta = program.dotRows(shape, outputGrads, dO, o);
   shape.buildOnce(b, [&] {
     RowStatistics(shape, attention.isGPU)
         .store(program, /*branch=*/0, terms, rowLse, delta);
