@@ -207,15 +207,15 @@ static void noteSchedule(tile::KernelOp kernel,
   if (schedule.kernel.empty())
     return;
   Builder builder(kernel.getContext());
-  kernel->setAttr(
-      kScheduleAttr,
-      builder.getDictionaryAttr(
-          {builder.getNamedAttr("kernel",
-                                builder.getStringAttr(schedule.kernel)),
-           builder.getNamedAttr("number",
-                                builder.getI64IntegerAttr(schedule.number)),
-           builder.getNamedAttr("sizes",
-                                builder.getStringAttr(schedule.text))}));
+  SmallVector<NamedAttribute> notes = {
+      builder.getNamedAttr("kernel", builder.getStringAttr(schedule.kernel)),
+      builder.getNamedAttr("number",
+                           builder.getI64IntegerAttr(schedule.number)),
+      builder.getNamedAttr("sizes", builder.getStringAttr(schedule.text))};
+  if (schedule.spills != 0)
+    notes.push_back(builder.getNamedAttr(
+        "spills", builder.getI64IntegerAttr(schedule.spills)));
+  kernel->setAttr(kScheduleAttr, builder.getDictionaryAttr(notes));
   if (schedule.isLast)
     kernel->setAttr(kLastScheduleAttr, builder.getUnitAttr());
 }

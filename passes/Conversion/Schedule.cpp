@@ -120,6 +120,9 @@ static constexpr Row table[] = {
      "selected-queries=1 selected-keys=16 column-parts=2 min-blocks=1"},
     {Kind::ListQueryGrad, 0,
      "selected-queries=1 selected-keys=16 column-parts=4 min-blocks=1"},
+    {Kind::ListQueryGrad, 144,
+     "selected-queries=1 selected-keys=16 column-parts=2 min-blocks=1 "
+     "spills=128"},
 
     {Kind::ListKeyValueGrad, 0, "gathered-queries=16 min-blocks=1"},
     {Kind::ListKeyValueGrad, 0, "gathered-queries=8"},
@@ -139,7 +142,14 @@ static constexpr Row table[] = {
     {Kind::ListKeyValueGrad, 0,
      "gathered-queries=1 column-parts=4 min-blocks=1"},
     {Kind::ListKeyValueGrad, 144,
+     "gathered-queries=1 selected-keys=64 column-parts=8 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 144,
      "gathered-queries=1 selected-keys=16 column-parts=8 min-blocks=1"},
+    {Kind::ListKeyValueGrad, 144,
+     "gathered-queries=4 column-parts=4 min-blocks=1 spills=128"},
+    {Kind::ListKeyValueGrad, 144,
+     "gathered-queries=1 selected-keys=16 column-parts=8 min-blocks=1 "
+     "spills=128"},
 
     {Kind::Select, 0, "select-queries=64 select-blocks=16"},
     {Kind::Select, 0, "select-queries=64 select-blocks=8"},
@@ -160,6 +170,7 @@ Schedule Schedule::parse(llvm::StringRef text) {
     auto [name, size] = word.split('=');
     int64_t *field = name == "column-parts" ? &schedule.columnParts
                      : name == "min-blocks" ? &schedule.minBlocks
+                     : name == "spills"     ? &schedule.spills
                                             : nullptr;
     if (!field)
       sizes.push_back(word.str());

@@ -35,6 +35,10 @@ struct Schedule {
   /// 0 for what the conversion chooses. With one, no warpgroup copies for the
   /// others, and threads have all registers.
   int64_t minBlocks = 0;
+  /// Bytes of spills, stores and loads of a thread together, with which the
+  /// assembler does not refuse it: of the last resort for the widest heads,
+  /// where a few cost less than more programs that share columns.
+  int64_t spills = 0;
 };
 
 /// Kernels that have a list of their own.

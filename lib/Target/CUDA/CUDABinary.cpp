@@ -236,14 +236,28 @@ private:
 };
 } // namespace
 
+/// Whether a kernel spills more than its schedule allows.
+static bool spillsTooMuch(rt::KernelOp kernel,
+                          const KernelResources &resources) {
+  auto schedule = kernel->getAttrOfType<DictionaryAttr>(kScheduleAttr);
+  auto allowed = schedule ? schedule.getAs<IntegerAttr>("spills") : nullptr;
+  return resources.spillStores + resources.spillLoads >
+         uint64_t(allowed ? allowed.getInt() : 0);
+}
+
 /// Adds what a kernel with products should not do.
 static void notePerformanceLints(rt::KernelOp kernel,
                                  const KernelResources &resources) {
   SmallVector<StringRef> names;
   if (std::optional<ArrayAttr> known = kernel.getPerformanceLints())
     names = llvm::to_vector_of<StringRef>(known->getAsValueRange<StringAttr>());
-  if (resources.spillStores + resources.spillLoads > 0)
+  if (spillsTooMuch(kernel, resources))
     names.push_back(kSpillPath);
+  else if (resources.spillStores + resources.spillLoads > 0)
+    kernel.emitRemark() << "kernel @" << kernel.getSymName() << " spills "
+                        << resources.spillStores + resources.spillLoads
+                        << " bytes of a thread's registers, as few as any "
+                           "schedule of heads so wide allows";
   if (resources.isSerialised)
     names.push_back(kSerialisedPath);
   if (!names.empty())
@@ -256,8 +270,7 @@ static void markRefused(OutlinedKernels &outlined,
   for (rt::KernelOp kernel : outlined.getKernels()) {
     KernelResources known = resources.lookup(kernel.getSymName());
     if (kernel->hasAttr(kScheduleAttr) &&
-        (known.hasFailed || known.isSerialised ||
-         known.spillStores + known.spillLoads > 0))
+        (known.hasFailed || known.isSerialised || spillsTooMuch(kernel, known)))
       kernel->setAttr(kRefusedAttr, UnitAttr::get(kernel.getContext()));
   }
 }
