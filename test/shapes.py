@@ -27,7 +27,7 @@ ANSWERS = os.path.join(ROOT, "lib/Compiler/ScheduleAnswers.inc")
 RECORD = os.path.join(ROOT, "test/shapes-quick.txt")
 TARGETS = ("sm_80", "sm_86", "sm_90a")
 LENGTHS = (2048, 8192, 32768)
-DEFAULTS = {"l": 32, "d": 16, "lsel": 64, "n": 16, "w": 512, "phi": "mean", "attn": "nsa", "batch": 1, "packed": 0}
+DEFAULTS = {"l": 32, "d": 16, "lsel": 64, "n": 16, "w": 512, "phi": "mean", "pos": 0, "attn": "nsa", "batch": 1, "packed": 0}
 
 Shape = collections.namedtuple("Shape", "name heads groups keys values parameters is_quick")
 Case = collections.namedtuple("Case", "shape length target mode")
@@ -63,7 +63,9 @@ def draw(rng, number):
     wide = rng.choice([32, 64, 128, 256] + list(range(32, 257, 8)))
     parameters = dict(DEFAULTS, l=block, d=stride, lsel=select, n=rng.randint(1, 64),
                       w=min(length, rng.choice([1, 17, 64, 128, 512, 1024, 4096, 131072])),
-                      attn=rng.choice(["nsa", "nsa", "nsa", "dense", "window"]), packed=int(rng.random() < 0.2))
+                      attn=rng.choice(["nsa", "nsa", "nsa", "dense", "window"]), packed=int(rng.random() < 0.2),
+                      phi=rng.choice(["mean", "mean", "linear", "mlp"]))
+    parameters["pos"] = int(parameters["phi"] != "mean" and rng.random() < 0.5)
     values = wide if rng.random() < 0.7 else 8 * rng.randint(4, 32)
     return Shape(f"random-{number}", group * groups, groups, wide, values, parameters, False), length
 
@@ -73,7 +75,7 @@ def configuration(case):
     layers = {"nsa": "nsa", "dense": "dense", "window": f"window:{p['w']}"}[p["attn"]]
     return f"""model: {{dim: 64, n_layers: 1, n_heads: {shape.heads}, n_kv_groups: {shape.groups}, d_k: {shape.keys}, d_v: {shape.values},
   mlp_dim: 64, layers: "{layers}"}}
-nsa: {{l: {p['l']}, d: {p['d']}, l_sel: {p['lsel']}, n_sel: {p['n']}, n_local: {min(2, p['n'])}, n_initial: 1, w: {p['w']}, phi: {p['phi']}}}
+nsa: {{l: {p['l']}, d: {p['d']}, l_sel: {p['lsel']}, n_sel: {p['n']}, n_local: {min(2, p['n'])}, n_initial: 1, w: {p['w']}, phi: {p['phi']}, phi_pos: {'true' if p['pos'] else 'false'}}}
 runtime: {{precision: bf16}}
 data: {{isolate_documents: {'true' if p['packed'] else 'false'}}}
 train: {{seq_len: {case.length}, batch_size: {p['batch']}, micro_batch: {p['batch']}}}
@@ -165,9 +167,9 @@ def main():
         for length in LENGTHS:
             cases += [Case(shape, length, target, mode) for shape in read_shapes() for target in TARGETS
                       for mode in ("train", "decode") if not args.quick or (shape.is_quick and length == 2048 and mode == "train")]
-        for kind in ({s.name for s in read_shapes()}, set(TARGETS), set(map(str, LENGTHS)), {"train", "decode"}):
-            if only & kind:
-                cases = [case for case in cases if {case.shape.name, case.target, str(case.length), case.mode} & kind & only]
+    for kind in ({c.shape.name for c in cases}, set(TARGETS), {str(c.length) for c in cases}, {"train", "decode"}):
+        if only & kind:
+            cases = [case for case in cases if {case.shape.name, case.target, str(case.length), case.mode} & kind & only]
     refused, answers, record = collections.Counter(), read_answers(), []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         sweep = Sweep(args, folder)
