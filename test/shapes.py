@@ -162,7 +162,9 @@ def main():
         for number in range(args.random):
             shape, length = draw(rng, number)
             print(spell(shape), f"length={length}")
-            cases.append(Case(shape, length, rng.choice(TARGETS), rng.choice(["train", "train", "decode"])))
+            target, mode = rng.choice(TARGETS), rng.choice(["train", "train", "decode"])
+            # A context holds a block.
+            cases.append(Case(shape, length, target, mode if length >= shape.parameters["l"] else "train"))
     else:
         for length in LENGTHS:
             cases += [Case(shape, length, target, mode) for shape in read_shapes() for target in TARGETS
