@@ -58,8 +58,10 @@ struct Barrier {
 struct Instruction {
   Handler run = nullptr;
   Kind kind = Kind::Lane;
-  /// Of memory accesses: bytes of a component, their number.
-  uint8_t bytes = 0, count = 0;
+  /// Of memory accesses: bytes of a component. Of these and of others: a number
+  /// of registers or dimensions.
+  uint8_t bytes = 0;
+  uint16_t count = 0;
   /// Registers: the first result and operands.
   uint32_t result = 0, a = 0, b = 0, c = 0;
   uint32_t target = 0;

@@ -86,7 +86,7 @@ LogicalResult Translator::translateWarpgroupAsm(LLVM::InlineAsmOp text) {
     if (results.size() != operands.size())
       return unknown(" with other operands than results");
     Instruction &instruction = emit(handler, results, operands, Kind::Warp);
-    instruction.count = uint8_t(results.size());
+    instruction.count = uint16_t(results.size());
     instruction.immediate = number;
     return success();
   };
@@ -312,7 +312,7 @@ LogicalResult Translator::translateNVVM() {
           return unknown(" of this shape");
         Instruction &instruction = emit(getLoadMatrix(), define(load.getRes()),
                                         reg(load.getPtr()), Kind::Warp);
-        instruction.count = uint8_t(load.getNum());
+        instruction.count = uint16_t(load.getNum());
         instruction.immediate = load.getLayout() == NVVM::MMALayout::col;
         noteGranule(true, 2);
         return success();
@@ -325,7 +325,7 @@ LogicalResult Translator::translateNVVM() {
           operands.push_back(reg(source));
         Instruction &instruction =
             emit(getStoreMatrix(), {}, operands, Kind::Warp);
-        instruction.count = uint8_t(operands.size() - 1);
+        instruction.count = uint16_t(operands.size() - 1);
         instruction.immediate = store.getLayout() == NVVM::MMALayout::col;
         noteGranule(true, 2);
         return success();

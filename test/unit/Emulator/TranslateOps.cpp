@@ -441,7 +441,7 @@ LogicalResult Translator::translateLoad(LLVM::LoadOp load) {
     operands.push_back(reg(condition));
   Instruction &instruction = emit(getLoad(*shared, bytes), results, operands);
   instruction.bytes = uint8_t(bytes);
-  instruction.count = uint8_t(results.size());
+  instruction.count = uint16_t(results.size());
   uint64_t align = load.getAlignment().value_or(bytes * results.size());
   instruction.immediate = int64_t(align * 2 + guarded);
   noteGranule(*shared, bytes);
@@ -458,7 +458,7 @@ LogicalResult Translator::translateStore(LLVM::StoreOp store) {
   operands.push_back(reg(store.getAddr()));
   Instruction &instruction = emit(getStore(*shared), {}, operands);
   instruction.bytes = uint8_t(bytes);
-  instruction.count = uint8_t(count);
+  instruction.count = uint16_t(count);
   instruction.immediate =
       int64_t(store.getAlignment().value_or(bytes * count) * 2);
   noteGranule(*shared, bytes);

@@ -118,7 +118,7 @@ LogicalResult Translator::translateMbarrier() {
              !isPlain(arrive) || arrive.getCount()) {
     return unknown(" of this kind");
   }
-  emit(getArrive(), {}, operands).count = uint8_t(operands.size() - 1);
+  emit(getArrive(), {}, operands).count = uint16_t(operands.size() - 1);
   // Nothing is known of the state that arrivals give.
   for (Value state : op->getResults())
     emit(getUndefined(), define(state), {});

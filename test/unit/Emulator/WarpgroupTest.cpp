@@ -271,3 +271,34 @@ TEST_F(WarpgroupTest, WriteToWhatWgmmaReads_IsFound) {
   order.waited = "  nvvm.barrier\n" + order.waited;
   EXPECT_TRUE(run(a, b, false, 0, order).ok());
 }
+
+TEST_F(WarpgroupTest, WaitWithManyValues_KeepsThem) {
+  // What two heads of 256 columns sum at once: 256 values a thread.
+  constexpr unsigned values = 256;
+  std::string outputs, ties, operands, types;
+  for (unsigned r = 0; r < values; ++r) {
+    outputs += r ? ",=f" : "=f";
+    ties += "," + std::to_string(r);
+    operands += r ? ", %x" : "%x";
+    types += r ? ", f32" : "f32";
+  }
+  std::string results = "!llvm.struct<(" + types + ")>";
+  std::string text =
+      "llvm.func @k(%out: !llvm.ptr<1>) attributes {nvvm.kernel, nvvm.reqntid "
+      "= array<i32: 128, 1, 1>, nsa.shared_bytes = 0 : i64} {\n"
+      "  %tid = nvvm.read.ptx.sreg.tid.x : i32\n"
+      "  %x = llvm.mlir.constant(3.0 : f32) : f32\n"
+      "  %w = llvm.inline_asm has_side_effects "
+      "\"wgmma.wait_group.sync.aligned 0;\", \"" +
+      outputs + ties + "\" " + operands + " : (" + types + ") -> " + results +
+      "\n  %y = llvm.extractvalue %w[255] : " + results + "\n" +
+      address("%p", "%out", "%tid", "1") +
+      "  llvm.store %y, %p : f32, !llvm.ptr<1>\n  llvm.return\n}\n";
+  Result<std::unique_ptr<Emulator>> emulator = Emulator::parse(text);
+  ASSERT_TRUE(bool(emulator)) << emulator.takeError().message;
+  out.assign(128, 0);
+  Status status = (*emulator)->launch(
+      "k", {}, {{reinterpret_cast<char *>(out.data()), 512, true}});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out, std::vector<float>(128, 3));
+}
