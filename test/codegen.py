@@ -8,9 +8,8 @@ Compiles configurations of bench/shapes for each target and hashes what is emitt
 kernel: PTX for GPUs, machine code for the CPU. Names, numbers of labels, comments and
 debug information are left out of PTX, so that a kernel that is only called otherwise has
 the same hash. test/codegen/NAME.txt is what codegen/record.py describes. With --all, or
-by name, also what takes longer: the modules of the kernel sweep (`sweep`) and random ones
-(`random`, codegen/modules.py), for which nsa-write-modules must be built, and the losses
-of 20 steps on the CPU (`losses`, codegen/losses.py).
+by name, also what takes longer: random modules (`random`, codegen/modules.py) and the
+losses of 20 steps on the CPU (`losses`, codegen/losses.py).
 
 Reported apart: kernels whose code changed, those that only assume another alignment of
 their arguments (a slice moved), renames, host programs (commands and their offsets),
@@ -84,7 +83,7 @@ class Checker:
                            losses.compare(text.splitlines()[1:], self.find_losses(versions).splitlines()[1:])]
             lines = []
         elif subject in modules.SETS:
-            found = modules.record_set(self.compiler, subject, target, self.paths)
+            found = modules.record_set(self.compiler, target, self.paths)
             self.counts["programs"] += len(found.modules)
             differences, lines = modules.compare(modules.parse(text), found), []
         else:
@@ -120,7 +119,7 @@ class Checker:
         if subject == "losses":
             return write(name, self.find_losses(losses.versions(self.compiler)))
         if subject in modules.SETS:
-            return write(name, modules.record_set(self.compiler, subject, target, self.paths).write())
+            return write(name, modules.record_set(self.compiler, target, self.paths).write())
         if target != "cpu" and not self.compiler.ptxas:
             fail("recording a GPU's programs needs ptxas")
         artefact = self.compiler.compile_configuration(subject, target)
@@ -173,7 +172,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("check", "update"))
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--all", action="store_true", help="sweep, random modules and losses as well")
+    parser.add_argument("--all", action="store_true", help="random modules and losses as well")
     parser.add_argument("--ptxas", action="store_true", help="compare what ptxas makes of every kernel")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time")

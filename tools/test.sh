@@ -51,10 +51,17 @@ small_suites() {
   check "fuzz regressions" test/fuzz/run.sh --regressions
 }
 beside small_suites
+judge() {
+  local python
+  python=$(test/python-env.sh) || python=/usr/bin/python3
+  OMP_NUM_THREADS=1 NSA_JUDGE_COUNT=1 NSA_JUDGE_EMULATED=1 NSA_JUDGE_PROGRAMS=20 NSA_JUDGE_TRAINING=6 \
+    "$python" -m pytest -q -rs test/judge
+}
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a decode-sm_90a losses
 check "shapes of public models" test/shapes.py --quick
 check "lit tests" ninja -C build check-nsa-lit
+check "judge" judge
 join
 
 report

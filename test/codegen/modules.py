@@ -1,8 +1,8 @@
-"""Many small modules: those of the kernel sweep and random ones.
+"""Many small modules that are made up, of one operation and of many.
 
-test/codegen/sweep-TARGET.txt and random-TARGET.txt have a line for each module: its name, hashes of its text,
-of its kernels' code and of its host program. The second line has a hash of all kernels of the set: if that is
-equal, nothing changed. nsa-write-modules makes the modules from a seed."""
+test/codegen/random-TARGET.txt has a line for each module: its name, hashes of its text, of its kernels' code and of
+its host program. The second line has a hash of all kernels of the set: if that is equal, nothing changed.
+judge/write_modules.py makes the modules."""
 import glob
 import os
 import re
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from . import normalise
 
-SETS = ("sweep", "random")
-COMBINATIONS, MODULES = 8, 200
+SETS = ("random",)
+JUDGE = os.path.join(os.path.dirname(__file__), "..", "judge")
 
 
 class Module(NamedTuple):
@@ -41,10 +41,10 @@ def parse(text):
 def write_modules(compiler, fail):
     """Paths of all modules without their suffix."""
     folder = os.path.join(compiler.folder, "modules")
-    writer = os.path.join(compiler.build, "test", "codegen", "nsa-write-modules")
-    if not os.path.exists(writer):
-        fail(f"{writer} is not built: ninja nsa-write-modules")
-    subprocess.run([writer, folder, str(COMBINATIONS), str(MODULES)], check=True)
+    python = subprocess.run([os.path.join(JUDGE, "..", "python-env.sh")], stdout=subprocess.PIPE, text=True)
+    if python.returncode != 0:
+        fail("modules are made up by a Python that test/python-env.sh makes, which it cannot")
+    subprocess.run([python.stdout.strip(), os.path.join(JUDGE, "write_modules.py"), folder], check=True)
 
     def order(path):
         return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", path)]
@@ -54,7 +54,7 @@ def write_modules(compiler, fail):
 def record_module(compiler, path, target):
     with open(path + ".mlir") as file:
         text = file.read()
-    options = re.findall(r"--\S+", text.split("\n", 1)[0])
+    options = re.findall(r"^// (--\S+)", text, re.MULTILINE)
     # Kernels of a few elements are slow in one way or another.
     artefact = compiler.compile(path, target, "--allow-slow-path=all", *options, output=f"{path}-{target}.nsax")
     found = compiler.record(artefact, target)
@@ -63,10 +63,9 @@ def record_module(compiler, path, target):
                   normalise.digest(" ".join(codes).encode()), normalise.digest(repr(found.hashes).encode()))
 
 
-def record_set(compiler, which, target, paths):
+def record_set(compiler, target, paths):
     versions = {"LLVM": compiler.versions["LLVM"]}
-    return Set(versions, [record_module(compiler, path, target) for path in paths
-                          if os.path.basename(path).startswith(which)])
+    return Set(versions, [record_module(compiler, path, target) for path in paths])
 
 
 def compare(recorded, found):

@@ -1,6 +1,6 @@
 //===- Emulate.cpp - runs a program for a GPU without one -----------------===//
 //
-//   nsa-emulate TARGET GRADIENTS FOLDER
+//   nsa-emulate TARGET GRADIENTS FOLDER [SELECTED-FORM TILE-SIZE...]
 //
 // Compiles FOLDER/module.mlir for the emulator of unit/Emulator, with the
 // gradients of these arguments ("a0,a1", or ""), runs its entry on poisoned
@@ -72,13 +72,18 @@ static Status run(const std::string &folder, const CompilerOptions &options) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: nsa-emulate TARGET GRADIENTS FOLDER\n");
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: nsa-emulate TARGET GRADIENTS FOLDER "
+                         "[SELECTED-FORM TILE-SIZE...]\n");
     return 2;
   }
   CompilerOptions options;
   options.target = argv[1];
   options.allowSlowPaths = {"all"};
+  if (argc > 4)
+    options.selectedForm = argv[4];
+  for (int i = 5; i < argc; ++i)
+    options.tileSizes.push_back(argv[i]);
   llvm::SmallVector<llvm::StringRef> names;
   llvm::StringRef(argv[2]).split(names, ',', -1, /*KeepEmpty=*/false);
   for (llvm::StringRef name : names)

@@ -41,15 +41,21 @@ def output_names(program):
             for i, v in enumerate(program.results)] + [f"grad.{name}" for name in wanted_names(program)]
 
 
+#: What programs are compiled for and run on: the processor, or the GPU of this machine.
+TARGET = os.environ.get("NSA_JUDGE_TARGET", "cpu")
+
+
 class CPU:
-    place = "cpu"
+    place = "cpu" if TARGET == "cpu" else "gpu"
 
     def __init__(self, **options):
-        self.options = {"threads": 2, "poison": True} | options
+        self.options = {"threads": 2, "poison": True, "target": TARGET} | options
 
     def __call__(self, program):
+        known = ("tile_size",) if self.place == "cpu" else ("tile_size", "selected_form")
+        tiles = {key: program.options[key] for key in known if key in program.options}
         module = nsa.compile(program.text(), gradients=wanted_names(program), allow_slow_path=["all"],
-                             **self.options)
+                             **self.options, **tiles)
         inputs = arrays(program)
         for v in program.updated().values():
             name = f"a{program.arguments.index(v)}"
@@ -70,9 +76,9 @@ class Emulator:
             folder = pathlib.Path(folder)
             (folder / "module.mlir").write_text(program.text())
             for name, array in arrays(program).items():
-                np.save(folder / f"{name}.npy", array)
-            wanted = ",".join(wanted_names(program))
-            done = subprocess.run([BUILD / "test" / "judge" / "nsa-emulate", self.target, wanted, folder],
+                np.save(folder / f"{name}.npy", np.array(array, order="C"))
+            done = subprocess.run([BUILD / "test" / "judge" / "nsa-emulate", self.target, ",".join(wanted_names(program)), folder,
+                                   program.options.get("selected_form", "auto"), *program.options.get("tile_size", [])],
                                   capture_output=True, text=True)
             if done.returncode != 0:
                 raise nsa.RunError(f"exit code {done.returncode}: {done.stderr}")

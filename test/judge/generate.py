@@ -25,15 +25,15 @@ def sample(*names):
 
 class Builder:
     """Grows a program. `reuse` is how often a value that is there is taken as an operand; with `wide`, heads are as wide
-    as those of models."""
+    as those of models; with `many`, sequences have ten times as many tokens as a query selects."""
 
-    def __init__(self, rng, element="f32", reuse=0.0, wide=False):
-        self.rng, self.element, self.reuse, self.wide = rng, element, reuse, wide
+    def __init__(self, rng, element="f32", reuse=0.0, wide=False, many=False):
+        self.rng, self.element, self.reuse, self.wide, self.many = rng, element, reuse, wide, many
         self.program = program.Program()
         self.values = []
         #: Sums over ranges of rows, which are not judged one by one.
         self.partial = set()
-        self.batch, self.length = self.between(1, 2), self.pick(LENGTHS)
+        self.batch, self.length = self.between(1, 2), self.pick([130, 210, 260] if many else LENGTHS)
 
     # --- Choices ---
 
@@ -166,6 +166,29 @@ def make_backward(b, name):
     b.op(name, **{key: x for key, x in given.items() if key in known})
 
 
+#: Tile sizes by their names: what they are multiples of, and of how many at most.
+TILE_SIZES = {"forward-queries": (16, 6), "forward-keys": (16, 6), "backward-queries": (16, 6), "backward-keys": (16, 6),
+              "selected-queries": (1, 20), "selected-keys": (1, 64), "gathered-queries": (1, 20), "select-queries": (16, 4),
+              "select-blocks": (1, 40)}
+
+
+def choose_options(b, made):
+    """For every second program with attention, sizes that the compiler would not choose, masks in place of lists, and what
+    kernels take whose first schedules are refused."""
+    if b.chance(0.5) or not any(op.name.startswith("nsa.") and "attention" in op.name or op.name == "nsa.select"
+                                for op in made.ops):
+        return made
+    kind = b.pick(["tiles", "tiles", "schedules", "masks"])
+    if kind == "tiles":
+        made.options["tile_size"] = [f"{name}={multiple * b.between(1, most)}"
+                                     for name, (multiple, most) in TILE_SIZES.items() if b.chance(0.75)]
+    elif kind == "schedules":
+        made.options["refused"] = b.between(1, 11)
+    if kind == "masks" or kind == "schedules" and b.chance(0.3):
+        made.options["selected_form"] = "masks"
+    return made
+
+
 def make_one(name, rng, element, wide=False):
     """A program of one operation."""
     b = Builder(rng, element, wide=wide)
@@ -173,7 +196,7 @@ def make_one(name, rng, element, wide=False):
         grow(b, name)
     ops = [op for op in b.program.ops if op.name == name or b.partial.intersection(op.inputs())]
     b.program.results = [v for op in ops for v in op.results if v not in b.partial]
-    return b.program.without_dead()
+    return choose_options(b, b.program.without_dead())
 
 
 #: What programs of many operations are made of: layers, and what lies between them.
@@ -193,13 +216,15 @@ def make_graph(rng, element, size, wide=False):
         grow(b, b.pick(PIECES + FORWARD))
     made = b.finish()
     made.results.append(b.pick([v for op in made.ops for v in op.results if v not in b.partial]))
-    return made
+    return choose_options(b, made)
 
 
-def make_gradient(rng, element, size, wide=False):
-    """The same, differentiated."""
+def make_gradient(rng, element, size, wide=False, many=False):
+    """The same, differentiated; with `many`, a layer and what is added to it."""
     while True:
-        b = Builder(rng, element, reuse=0.8, wide=wide)
+        b = Builder(rng, element, reuse=0.8, wide=wide, many=many)
+        if many:
+            grow(b, "layer")
         while len(b.program.ops) < size:
             grow(b, b.pick(PIECES))
         made = b.finish()
@@ -214,7 +239,7 @@ def make_gradient(rng, element, size, wide=False):
         if made.wanted:
             if made.results[0].array.ndim:
                 made.seed = store(rng.standard_normal(made.results[0].array.shape), made.results[0].element)
-            return made.without_dead()
+            return choose_options(b, made.without_dead())
 
 
 # --- nn ----------------------------------------------------------------------

@@ -33,8 +33,13 @@ def geometry(b):
     select_block = block + stride * b.pick([0, 0, 1, 2, 4])
     columns = -(-b.length // select_block)
     count = columns + b.between(0, 3) if b.chance(0.2) else b.between(1, 5)
+    group = b.pick([1, 1, 2, 3, 4, 5, 8])
+    if b.many:  # gradients of keys are sums of parts
+        stride = b.pick([1, 2, 4])
+        block = select_block = stride * b.between(1, 2)
+        count, group = b.between(1, max(b.length // (10 * select_block), 1)), b.pick([2, 3, 6])
     initial, local = (1, 2) if b.chance(0.6) else (b.between(0, 2), b.between(1, 3))
-    return Geometry(b.between(1, 2), b.pick([1, 1, 2, 3, 4, 5, 8]), dk, dk if b.chance(0.5) else b.pick(widths),
+    return Geometry(2 if b.many else b.between(1, 2), group, dk, dk if b.chance(0.5) else b.pick(widths),
                     visibility("compressed", block=block, stride=stride),
                     visibility("selected", block=select_block, count=count, initial=initial, local=local),
                     b.length + b.between(0, 9) if b.chance(0.2) else b.between(1, 40),
@@ -178,7 +183,7 @@ def layer(b):
     """Native sparse attention: branches, their gates and their sum; what fusion is made for."""
     g = geometry(b)
     start = b.start() if b.chance(0.25) else None
-    rotary = g.dk % 2 == 0 and b.chance(0.4)
+    rotary = g.dk % 2 == 0 and b.chance(0.8 if b.many else 0.4)
     table = b.table(b.length + 4 * g.compressed.stride, g.dk) if rotary else None
     turn = (lambda x, stride=1: b.op("nn.rotary", input=x, table=table, start=start, stride=stride)[0]) if rotary \
         else lambda x, stride=1: x

@@ -27,6 +27,8 @@ SEED = 39
 #: Where mutants are drawn, and how many.
 DRAWN = {"passes/Conversion/NSAToTile": 18, "passes/Conversion/NNToTile": 12, "passes/Conversion/TileToNVVM": 14,
          "passes/Transforms/Differentiate.cpp": 4, "runtime": 12}
+#: Drawn later, of what only random programs of tiles were known to find.
+LATER = {"passes/Conversion/TileToCPU": 14}
 
 SWAPS = [(" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" % ", " / "), (" < ", " <= "), (" <= ", " < "),
          (" > ", " >= "), (" >= ", " > "), (" == ", " != "), (" != ", " == "), (" && ", " || "), (" || ", " && "),
@@ -164,10 +166,10 @@ def candidates(path):
             yield code, replacement
 
 
-def draw(excluded):
-    """As many as DRAWN says for each folder, at most one a line; `excluded` are those that were struck."""
+def draw(excluded, folders):
+    """As many as `folders` says for each, at most one a line; `excluded` are those that were struck."""
     rng = random.Random(SEED)
-    for folder, count in DRAWN.items():
+    for folder, count in folders.items():
         place = ROOT / folder
         paths = [place] if place.is_file() else sorted(place.rglob("*.cpp"))
         lines = {}
@@ -254,7 +256,9 @@ def run(tree, command, numbers, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("draw")
+    drawing = commands.add_parser("draw")
+    drawing.add_argument("--later", action="store_true", help="of LATER in place of DRAWN")
+    drawing.add_argument("--first", type=int, default=1, metavar="NUMBER")
     commands.add_parser("tree").add_argument("folder")
     running = commands.add_parser("run")
     running.add_argument("--only", type=int, nargs="+", default=[])
@@ -266,7 +270,7 @@ def main():
         struck = set()
         if LIST.exists():
             struck = {tuple(line.split("\t")[1:4]) for line in LIST.read_text().splitlines() if line.startswith("-")}
-        for number, mutant in enumerate(draw(struck), 1):
+        for number, mutant in enumerate(draw(struck, LATER if arguments.later else DRAWN), arguments.first):
             print(number, *mutant, sep="\t")
     elif arguments.command == "tree":
         make_tree(arguments.folder)

@@ -92,6 +92,8 @@ class Program:
     def __init__(self):
         self.arguments, self.ops, self.results, self.wanted = [], [], [], []
         self.seed = None
+        #: What the compiler is told of kernels of attention: `tile_size`, `selected_form` and how many schedules are refused.
+        self.options = {}
 
     # --- Text ---
 
@@ -104,14 +106,19 @@ class Program:
                               for i, v in enumerate(self.arguments))
         types = ", ".join(f'{v.type} {{nn.alias = "a{self.arguments.index(updated[v])}"}}' if v in updated else
                           f'{v.type} {{nn.name = "r{i}"}}' for i, v in enumerate(self.results))
-        lines = [f"func.func @main({arguments}) -> ({types}) {{"]
+        lines = [f"// --{key.replace('_', '-')}={x}" for key in ("tile_size", "selected_form")
+                 for x in flat([self.options.get(key)])]
+        refused = self.options.get("refused")
+        if refused:
+            lines.append(f"module attributes {{nsa.refused_schedules = {{any = {refused}}}}} {{")
+        lines.append(f"func.func @main({arguments}) -> ({types}) {{")
         for op in self.ops:
             results = ", ".join(names[v] for v in op.results)
             inputs = op.inputs()
             lines.append(f'  {results} = "{op.name}"({", ".join(names[v] for v in inputs)}) {self._properties(op)}: '
                          f'({", ".join(v.type for v in inputs)}) -> ({", ".join(v.type for v in op.results)})')
         lines.append(f"  return {', '.join(names[v] for v in self.results)} : {', '.join(v.type for v in self.results)}\n}}")
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines + ["}"] * bool(refused)) + "\n"
 
     def updated(self):
         """Results that are computed in the memory of an argument, and these arguments."""
@@ -194,10 +201,13 @@ class Program:
         smaller.ops = [op for op in self.ops if any(v in needed for v in op.results)]
         smaller.arguments = [v for v in self.arguments if v in needed]
         smaller.results, smaller.wanted, smaller.seed = list(self.results), list(self.wanted), self.seed
+        smaller.options = self.options
         return smaller
 
     def smaller(self):
-        """Programs with one thing less: a result, a gradient, or an operation whose results are given instead."""
+        """Programs with one thing less: an option, a result, a gradient, or an operation whose results are given instead."""
+        for key in self.options:
+            yield self._with(options={k: x for k, x in self.options.items() if k != key})
         for i in range(1 if self.wanted else 0, len(self.results)):
             if len(self.results) > 1:
                 yield self._with(results=self.results[:i] + self.results[i + 1:])
@@ -212,7 +222,7 @@ class Program:
 
     def _with(self, **changes):
         other = Program()
-        for key in ("arguments", "ops", "results", "wanted", "seed"):
+        for key in ("arguments", "ops", "results", "wanted", "seed", "options"):
             setattr(other, key, changes.get(key, getattr(self, key)))
         return other.without_dead()
 

@@ -46,6 +46,12 @@ def test_wide_heads(name):
             check(lambda rng, element: generate.make_one(name, rng, element, wide=True), element, (name, number, "wide"))
 
 
+@pytest.mark.parametrize("number", range(3 * COUNT))
+def test_many_blocks(number):
+    check(lambda rng, element: generate.make_gradient(rng, element, 0, many=True), ("bf16", "f16", "f32")[number % 3],
+          ("many", number))
+
+
 @pytest.mark.parametrize("number", range(8 * COUNT))
 def test_program(number):
     maker = generate.make_gradient if number % 2 else generate.make_graph

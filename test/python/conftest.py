@@ -10,6 +10,7 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.environ.get("NSA_PYTHON_PATH", os.path.join(ROOT, "build", "python")))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(ROOT, "test", "judge"))
 
 # Every run compiles what it tests.
 os.environ.setdefault("NSA_CACHE", "0")

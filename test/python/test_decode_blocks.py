@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import nsa
-import reference
+import nsa_rules
+from numerics import Exact
 from programs import run_programs
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 BLOCK, STRIDE, SELECT_BLOCK, COUNT, LENGTH = 8, 4, 16, 4, 256
+COMPRESSED = nsa_rules.visibility("compressed", block=BLOCK, stride=STRIDE)
+SELECTED = nsa_rules.visibility("selected", block=SELECT_BLOCK, count=COUNT, initial=1, local=2)
 CONFIG = f"""
 model: {{dim: 64, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu}}
 nsa: {{l: {BLOCK}, d: {STRIDE}, l_sel: {SELECT_BLOCK}, n_sel: {COUNT}, w: 32}}
@@ -68,7 +71,17 @@ def load(model, isolated, entry, **options):
 
 
 def scores(query, key, lse):
-    return reference.block_scores(query, key[:, :max((query.shape[1] - BLOCK) // STRIDE + 1, 0)], lse, BLOCK, STRIDE, SELECT_BLOCK)
+    key = key[:, :COMPRESSED.keys(query.shape[1])]
+    return nsa_rules.block_scores(Exact(), COMPRESSED, SELECTED, query.shape[-1] ** -0.5, query, key, lse)
+
+
+def choose(score):
+    """The indices, and of each list how far the best block that is left is behind the worst that is taken."""
+    indices = nsa_rules.choose(score, SELECTED)
+    gap = np.empty(indices.shape[:3])
+    for place in np.ndindex(gap.shape):
+        gap[place] = nsa_rules.find_gap(score[place], indices[place], SELECTED)
+    return indices, gap
 
 
 def compare(whole, cached, row, start, end):
@@ -78,7 +91,7 @@ def compare(whole, cached, row, start, end):
     for layer in range(2):
         got, query, key, lse = (whole[f"{name}.{layer}"][row:row + 1] for name in ("indices", "query", "key", "lse"))
         score = scores(query[:, start:end], key[:, start // STRIDE:], lse[:, :, start:end])
-        expected, gap = reference.select(score, SELECT_BLOCK, COUNT)
+        expected, gap = choose(score)
         got = got[:, :, start:end]
         clear = np.isfinite(gap) & (gap > TOLERANCE)
         assert np.array_equal(got[clear], expected[clear])

@@ -12,7 +12,7 @@ import nsa
 import nsa.data
 import nsa.evaluate
 import nsa.hf
-import reference as ref
+from numerics import to_bf16
 
 ADD = """func.func @main(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %0 = nn.add %a, %b : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -84,9 +84,9 @@ def test_compiling_twice_gives_the_same_bytes(module):
 def test_bf16_as_float_and_as_bits(rng):
     bf16 = nsa.compile(ADD.replace("f32", "bf16"))
     a, b = rng.standard_normal((2, 4, 8)).astype(np.float32)
-    want = ref.to_bf16(ref.to_bf16(a) + ref.to_bf16(b))
+    want = to_bf16(to_bf16(a) + to_bf16(b))
     np.testing.assert_array_equal(bf16.run("main", {"arg0": a, "arg1": b})["result0"], want)
-    bits = (ref.to_bf16(a).view(np.uint32) >> 16).astype(np.uint16)
+    bits = (to_bf16(a).view(np.uint32) >> 16).astype(np.uint16)
     np.testing.assert_array_equal(bf16.run("main", {"arg0": bits, "arg1": b})["result0"], want)
 
 

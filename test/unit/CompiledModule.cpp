@@ -14,7 +14,6 @@
 
 using namespace nsa;
 using namespace nsa::test;
-using reference::Tensor;
 
 uint64_t nsa::test::testSeed() {
   static const uint64_t seed = [] {
@@ -25,6 +24,13 @@ uint64_t nsa::test::testSeed() {
     return value;
   }();
   return seed;
+}
+
+size_t nsa::test::sweepCount(size_t full, size_t sample) {
+  if (const char *text = std::getenv("NSA_SWEEP_COUNT"))
+    return std::strtoull(text, nullptr, 10);
+  const char *suite = std::getenv("NSA_TEST_SUITE");
+  return suite && std::string(suite) == "full" ? full : sample;
 }
 
 bool nsa::test::isSame(const Tensor &x, const Tensor &y) {

@@ -1,18 +1,20 @@
 //===- CompiledModule.h - compiled MLIR with tensors as doubles -*- C++ -*-===//
 //
 // Compiles a module in memory, loads it and moves its named tensors in and out
-// as the reference's tensors, whatever their element types.
+// as tensors of doubles, whatever their element types.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_TEST_UNIT_COMPILEDMODULE_H
 #define NSA_TEST_UNIT_COMPILEDMODULE_H
 
-#include "lib/Reference/Kernels/Tensor.h"
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Runtime/Runtime.h"
+#include "test/unit/Tensor.h"
 
+#include <algorithm>
 #include <functional>
+#include <random>
 #include <string>
 
 namespace nsa::test {
@@ -20,18 +22,27 @@ namespace nsa::test {
 /// NSA_TEST_SEED if that is set, else a random number; printed once.
 uint64_t testSeed();
 
+/// How many cases of a sweep to try: all of them in the full suite,
+/// NSA_SWEEP_COUNT if that is set, else a sample.
+size_t sweepCount(size_t full, size_t sample);
+
+/// So many of a list, others with another seed.
+template <typename T>
+std::vector<T> sampleOf(std::vector<T> list, size_t sample, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::shuffle(list.begin(), list.end(), random);
+  list.resize(std::min(list.size(), sweepCount(list.size(), sample)));
+  return list;
+}
+
 /// Whether the tensors are the same bit by bit, but for the sign of NaN.
-bool isSame(const reference::Tensor &x, const reference::Tensor &y);
+bool isSame(const Tensor &x, const Tensor &y);
 
 /// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
-double distance(const reference::Tensor &x, const reference::Tensor &y);
+double distance(const Tensor &x, const Tensor &y);
 
 /// The largest finite |x|.
-double magnitude(const reference::Tensor &x);
-
-/// Largest |x - ref| / max|ref| of an fp32 kernel on the CPU, while no score
-/// exceeds 100 in magnitude.
-constexpr double kSingleTolerance = 1e-5;
+double magnitude(const Tensor &x);
 
 /// `x` as the given element type holds it.
 double roundTo(DataType type, double x);
@@ -62,8 +73,8 @@ public:
 
   /// Writes and reads a named tensor. An unknown name or another number of
   /// elements is a failure of the test.
-  void set(const std::string &name, const reference::Tensor &value);
-  reference::Tensor get(const std::string &name) const;
+  void set(const std::string &name, const Tensor &value);
+  Tensor get(const std::string &name) const;
 
   /// With NSA_TEST_REPEATS=N, runs the entry N times and expects the same bits
   /// of every output each time.

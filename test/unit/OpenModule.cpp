@@ -9,7 +9,6 @@
 
 using namespace nsa;
 using namespace nsa::test;
-using reference::Tensor;
 
 //===----------------------------------------------------------------------===//
 // Text

@@ -15,14 +15,12 @@
 
 using namespace nsa;
 using namespace nsa::test;
-using namespace nsa::reference;
 
 namespace {
 
 /// A module compiled with and without fusion.
 struct Both {
   Both(const std::string &text, CompilerOptions options = {}) {
-    std::string error;
     for (auto &[fuse, program] :
          {std::pair(true, &fused), std::pair(false, &plain)}) {
       options.fuse = fuse;

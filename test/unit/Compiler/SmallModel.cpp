@@ -1,4 +1,4 @@
-//===- SmallModel.cpp - a small model, compiled and evaluated -------------===//
+//===- SmallModel.cpp - a small model, compiled ---------------------------===//
 
 #include "test/unit/Compiler/SmallModel.h"
 #include "dialects/NN/NNAttributes.h"
@@ -13,7 +13,6 @@
 
 using namespace nsa;
 using namespace nsa::test;
-using namespace nsa::reference;
 
 /// One context for all models: it outlives every module.
 static mlir::MLIRContext &getContext() {
@@ -118,31 +117,8 @@ const TensorView &SmallModel::tensor(const std::string &name) const {
   return view ? *view : none;
 }
 
-double SmallModel::referenceLoss(unsigned argument, size_t element,
-                                 double delta) {
-  std::vector<Tensor> inputs = arguments();
-  if (delta != 0.0)
-    inputs[argument].data[element] += delta;
-  llvm::SmallVector<Tensor> results;
-  EXPECT_TRUE(llvm::succeeded(evaluator.run(function, inputs, results)));
-  return results[0].data[0];
-}
-
 std::string SmallModel::name(mlir::BlockArgument argument) {
   return nn::getArgumentName(function, argument.getArgNumber()).str();
-}
-
-std::vector<Tensor> SmallModel::arguments() {
-  std::vector<Tensor> inputs;
-  for (mlir::BlockArgument argument : function.getArguments()) {
-    const TensorView &view = tensor(name(argument));
-    Tensor value(shapeOf(argument));
-    for (size_t i = 0; i < value.data.size(); ++i)
-      value.data[i] = view.type == DataType::I32 ? view.as<int32_t>()[i]
-                                                 : view.as<float>()[i];
-    inputs.push_back(std::move(value));
-  }
-  return inputs;
 }
 
 void SmallModel::fillInputs() {

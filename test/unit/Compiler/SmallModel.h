@@ -1,9 +1,9 @@
-//===- SmallModel.h - a small model, compiled and evaluated -----*- C++ -*-===//
+//===- SmallModel.h - a small model, compiled -------------------*- C++ -*-===//
 
 #ifndef NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
 #define NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
 
-#include "lib/Reference/Evaluator.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Runtime/Runtime.h"
 
@@ -37,11 +37,6 @@ public:
   /// The program's tensor of this name.
   const TensorView &tensor(const std::string &name) const;
 
-  /// The loss of the fp64 evaluation with the program's parameters, changed
-  /// by `delta` at one element of one argument.
-  double referenceLoss(unsigned argument = 0, size_t element = 0,
-                       double delta = 0.0);
-
   /// The name of one of the function's arguments.
   std::string name(mlir::BlockArgument argument);
 
@@ -55,9 +50,6 @@ private:
   Result<Program> compileAndLoad(const std::string &precision, uint64_t seed,
                                  bool fuse);
   void fillInputs();
-  std::vector<reference::Tensor> arguments();
-
-  reference::Evaluator evaluator;
 };
 
 } // namespace nsa::test

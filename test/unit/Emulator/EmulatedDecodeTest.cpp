@@ -10,7 +10,6 @@
 #include "test/unit/CompiledModule.h"
 #include "test/unit/Compiler/SmallModel.h"
 #include "test/unit/Emulator/EmulatedModule.h"
-#include "test/unit/KernelSweep/Combination.h"
 
 #include <cmath>
 #include <cstring>

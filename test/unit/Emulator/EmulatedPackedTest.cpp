@@ -13,7 +13,7 @@
 
 using namespace nsa;
 using namespace nsa::test;
-using nsa::reference::Tensor;
+using nsa::test::Tensor;
 
 namespace {
 

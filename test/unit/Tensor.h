@@ -1,12 +1,11 @@
 //===- Tensor.h - a dense fp64 tensor ---------------------------*- C++ -*-===//
 //
-// The only data type of the reference: everything is fp64, integers included
-// (they are exact). No LLVM here.
+// Everything is fp64, integers included (they are exact).
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef NSA_LIB_REFERENCE_KERNELS_TENSOR_H
-#define NSA_LIB_REFERENCE_KERNELS_TENSOR_H
+#ifndef NSA_TEST_UNIT_TENSOR_H
+#define NSA_TEST_UNIT_TENSOR_H
 
 #include <cassert>
 #include <cstddef>
@@ -15,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace nsa::reference {
+namespace nsa::test {
 
 /// A row-major tensor.
 struct Tensor {
@@ -28,30 +27,11 @@ struct Tensor {
     data.assign(elements(), value);
   }
 
-  int64_t dim(size_t i) const { return shape[i]; }
-  size_t rank() const { return shape.size(); }
-
   size_t elements() const {
     size_t count = 1;
     for (int64_t size : shape)
       count *= static_cast<size_t>(size);
     return count;
-  }
-
-  /// Product of all dimensions but the last.
-  int64_t rows() const {
-    int64_t count = 1;
-    for (size_t i = 0; i + 1 < shape.size(); ++i)
-      count *= shape[i];
-    return count;
-  }
-
-  /// The address of the innermost row at the leading coordinates.
-  double *row(std::initializer_list<int64_t> coordinates) {
-    return data.data() + offset(coordinates);
-  }
-  const double *row(std::initializer_list<int64_t> coordinates) const {
-    return data.data() + offset(coordinates);
   }
 
   double &at(std::initializer_list<int64_t> coordinates) {
@@ -75,6 +55,6 @@ private:
   }
 };
 
-} // namespace nsa::reference
+} // namespace nsa::test
 
-#endif // NSA_LIB_REFERENCE_KERNELS_TENSOR_H
+#endif // NSA_TEST_UNIT_TENSOR_H

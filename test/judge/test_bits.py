@@ -1,0 +1,107 @@
+"""What has to hold bit by bit, whatever the errors of rounding: ties, order, what is not yet known, what is fused."""
+
+import numpy as np
+import pytest
+from executors import CPU, SEED, Emulator, arrays, nsa, wanted_names
+
+import generate
+import generate_nsa
+import judge
+import nsa_rules
+
+EXECUTORS = {"cpu": CPU(), "sm_90a": Emulator("sm_90a"), "sm_80": Emulator("sm_80")}
+assert generate_nsa
+
+
+def make_rng(*words):
+    return np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize("place", EXECUTORS)
+def test_equal_blocks_tie(place, element):
+    """Sums on tensor cores depend on which numbers share an instruction: of equal blocks the first are selected."""
+    b = generate.Builder(make_rng("tie", element), element)
+    compressed = nsa_rules.visibility("compressed", block=8, stride=4)
+    rows = compressed.keys(250)
+    query = b.normal(1, 250, 3, 64)
+    key = b.argument(np.repeat(b.rng.standard_normal((1, 1, 1, 64)), rows, 1))
+    lse = b.normal(1, 3, 250, element="f32")  # any statistics by which probabilities have all kinds of digits
+    selected = nsa_rules.visibility("selected", block=16, count=7, initial=1, local=2)
+    b.program.results = b.op("nsa.select", query=query, key=key, lse=lse, compressed=compressed, selected=selected)
+    np.testing.assert_array_equal(EXECUTORS[place](b.program)[0], b.program.evaluate()[0])
+
+
+@pytest.mark.parametrize("place", EXECUTORS)
+def test_rotation_in_attention_is_that_apart(place):
+    """The bits of queries, keys, outputs and statistics, on which selection depends."""
+    for number in range(3):
+        made = generate.make_one("nsa.rotary_attention", make_rng("turn", number), ("bf16", "f32", "f16")[number], wide=number < 2)
+        op, found = made.ops[0], EXECUTORS[place](made)
+        values = dict(zip(made.results, found))
+        turned = []
+        for given, result in zip([op.operands["query"], *op.operands["keys"]], op.results[2:]):
+            b = generate.Builder(make_rng(), given.element)
+            start = op.operands.get("start")
+            b.program.arguments = [v for v in (given, op.operands["table"], start) if v is not None]
+            b.program.results = b.op("nn.rotary", input=given, table=op.operands["table"], start=start)
+            turned.append(EXECUTORS[place](b.program)[0])
+            np.testing.assert_array_equal(turned[-1], values[result])
+        b = generate.Builder(make_rng(), op.results[0].element)
+        query = b.argument(turned[0], op.results[0].element)
+        key, value, start = (op.operands.get(name) for name in ("key", "value", "start"))
+        b.program.arguments += [v for v in (key, value, start) if v is not None]
+        b.program.options = made.options
+        b.program.results = b.op("nsa.attention", query=query, key=key, value=value, start=start,
+                                 **{key: x for key, x in op.attributes.items() if key in ("visibility", "scale")})
+        for apart, result in zip(EXECUTORS[place](b.program), op.results):
+            np.testing.assert_array_equal(apart, values[result])
+
+
+def make_layer(rng, element, length=None):
+    b = generate.Builder(rng, element)
+    b.length = length or b.pick([47, 63, 70])  # no width of heads
+    generate.SAMPLES["layer"](b)
+    made = b.finish()
+    made.results = [v for v in made.results if v.array.shape[:2] == (b.batch, b.length)]
+    return made, b.length
+
+
+@pytest.mark.parametrize("place", EXECUTORS)
+def test_later_tokens_change_no_bit(place):
+    for number in range(3):
+        rng = make_rng("later", number)
+        made, length = make_layer(rng, ("bf16", "f32", "f16")[number])
+        before = EXECUTORS[place](made)
+        cut = int(rng.integers(1, length))
+        for v in made.arguments:
+            if v.element != "i32" and v.array.ndim > 2 and v.array.shape[:2] == made.results[0].array.shape[:2]:
+                v.array = v.array.copy()
+                v.array[:, cut:] = generate.store(3 * rng.standard_normal(v.array[:, cut:].shape), v.element)
+        for x, y in zip(before, EXECUTORS[place](made)):
+            assert not np.array_equal(x, y)
+            np.testing.assert_array_equal(x[:, :cut], y[:, :cut])
+
+
+def test_every_length():
+    """No row is without a key or out of bounds, from a single token on."""
+    for length in range(1, 36):
+        made, _ = make_layer(make_rng("length", length), ("f32", "bf16")[length % 2], length)
+        problem = judge.judge(made, EXECUTORS["cpu"], SEED)
+        assert problem is None, f"{length} tokens: {problem}\n{made.text()}"
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+def test_any_number_of_threads(element):
+    """Nothing unwritten is read, in memory of zeros and of NaNs, and no sum has the order of threads."""
+    rng = make_rng("threads", element)
+    for _ in range(2):
+        made = generate.make_gradient(rng, element, 4)
+        judge.show_choices(made)
+        found = []
+        for threads, poison in ((2, False), (1, True), (5, True)):
+            module = nsa.compile(made.text(), poison=poison, threads=threads, allow_slow_path=["all"], gradients=wanted_names(made))
+            found.append(module.run("main", arrays(made)))
+        for other in found[1:]:
+            for name, x in found[0].items():
+                np.testing.assert_array_equal(x, other[name])
