@@ -12,6 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools/setup.sh all || exit 1
 
 check "runtime without LLVM" test/check-runtime-only.sh
+check "wheels" test/check-wheels.sh compiler
+check "NumPy 1.26 and 2" test/check-numpy.sh
 check "runtime wheel" test/check-wheels.sh runtime build-runtime-wheel
 check "source distribution" test/check-wheels.sh sdist
 check "wheel with LLVM of PyPI" test/check-wheels.sh pypi

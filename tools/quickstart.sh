@@ -29,3 +29,5 @@ $bin/nsa-train configs/showcase.yaml --data "$work/shards" \
 printf '\n==> continuing "#include " with the model\n'
 $bin/nsa-generate "$work/runs/$name" --prompt '#include ' --tokens 300 \
   --temperature 0.7
+
+printf '\nThe other programs (nsa-eval, nsa-export, nsa-opt, ...) and the Python module: tools/setup.sh all\n'

@@ -68,7 +68,7 @@ JOBS = SPEED | SAME
 # What is done with smoke-same besides.
 LOST = "smoke-lost"
 SHARING = (2, 4, 8)
-RANK_SECONDS, KILL_LIMIT, FREEZE_LIMIT = 5, 30, 15
+KILL_LIMIT = 30
 # Percent of a step that ranks may be apart, where steps take long enough to say.
 MOST_APART = 5
 # Steps that set things up, and between logged ones.
@@ -204,7 +204,7 @@ def start_to_disturb(args, label, values, steps, *options):
     process, the run's directory, and the process numbers of its ranks."""
     ranks = max(args.gpus)
     words, directory = jobs.command(args, "smoke-same", values, *rank_options(args, ranks),
-                                    "--rank-seconds", str(RANK_SECONDS), *options, label=label)
+                                    "--rank-seconds", str(args.rank_seconds), *options, label=label)
     shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
     with open(os.path.join(args.out, label + ".log"), "w") as log:
         process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
@@ -328,7 +328,7 @@ def run(args):
         if max(args.gpus) == 1:
             jobs.fail("smoke-lost needs two GPUs")
         disturb(args, signal.SIGKILL, KILL_LIMIT)
-        disturb(args, signal.SIGSTOP, FREEZE_LIMIT)
+        disturb(args, signal.SIGSTOP, 2 * args.rank_seconds + 5)
         go_on(args)
 
 
@@ -341,6 +341,7 @@ def run_options(parser):
     parser.add_argument("--gpus", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3, help="ranks killed, and frozen")
+    parser.add_argument("--rank-seconds", type=float, default=5, help="after which a frozen rank is lost")
     parser.add_argument("--restart-steps", type=int, default=2000,
                         help="steps of the run that goes on after a kill")
     parser.add_argument("--nccl", help="folder of NCCL")
