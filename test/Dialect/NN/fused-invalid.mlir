@@ -24,17 +24,6 @@ func.func @outputs(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-func.func @as_it_is(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %y = nn.fused %x : (tensor<4xf32>) -> tensor<4xf32> {
-  ^bb0(%a: tensor<4xf32>):
-    // expected-error @+1 {{gives an input as it is}}
-    nn.yield %a : tensor<4xf32>
-  }
-  return %y : tensor<4xf32>
-}
-
-// -----
-
 func.func @twice(%x: tensor<4xf32>) {
   %y, %z = nn.fused %x : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   ^bb0(%a: tensor<4xf32>):
@@ -95,19 +84,6 @@ func.func @shapes(%x: tensor<4x4xf32>, %w: tensor<5xf32>) -> tensor<5xf32> {
     nn.yield %0, %1 : tensor<4x4xf32>, tensor<5xf32>
   }
   return %z : tensor<5xf32>
-}
-
-// -----
-
-func.func @weight(%x: tensor<4x4xf32>, %w: tensor<4xf32>) -> tensor<4x4xf32> {
-  %y = nn.fused %x, %w : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32> {
-  ^bb0(%a: tensor<4x4xf32>, %b: tensor<4xf32>):
-    %0 = nn.silu %b : (tensor<4xf32>) -> tensor<4xf32>
-    // expected-error @+1 {{operand 1 is not passed on element by element}}
-    %1, %r = nn.rms_norm %a, %0 {eps = 1.0e-5 : f64} : (tensor<4x4xf32>, tensor<4xf32>) -> (tensor<4x4xf32>, tensor<4xf32>)
-    nn.yield %1 : tensor<4x4xf32>
-  }
-  return %y : tensor<4x4xf32>
 }
 
 // -----

@@ -70,27 +70,6 @@ func.func @input_as_result(%q: !q, %k: !k, %i: !i, %z: !z) {
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
 
-func.func @result_twice(%q: !q, %k: !k, %i: !i, %z: !z) {
-  %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
-  ^bb0(%x: !q, %key: !k, %idx: !i, %logits: !z):
-    %os, %ls = nsa.attention %x, %key, %key visible(#nsa.selected<block = 8>, %idx : !i) : !q, !k, !k
-    %ow, %lw = nsa.attention %x, %key, %key visible(#nsa.window<6>) : !q, !k, !k
-    %gates = nn.gate sigmoid %logits {branches = 2 : i64} : (!z) -> !g
-    %sum = nsa.combine %gates, %os, %ow : (!g, !q, !q) -> !q
-    // expected-error @below {{gives one value twice}}
-    nsa.yield %sum, %sum : !q, !q
-  }
-  return
-}
-
-// -----
-
-!q = tensor<1x16x2x4xf32>
-!k = tensor<1x16x1x4xf32>
-!i = tensor<1x1x16x2xi32>
-!g = tensor<1x16x2x2xf32>
-!z = tensor<1x16x4xf32>
-
 func.func @sum_second(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
   ^bb0(%x: !q, %key: !k, %idx: !i, %logits: !z):

@@ -81,24 +81,6 @@ func.func @pair_positions(%k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>, 
 
 // -----
 
-func.func @pair_table(%k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>, %t: tensor<64x4x2xf32>) {
-  // expected-error @below {{rotary table has shape 64x4x2, expected 64x8x2}}
-  %r:2 = nsa.compress_key_value mean %k, %v rotary %t {block = 8 : i64, stride = 4 : i64}
-      : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x4x2xf32>) -> (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
-  return
-}
-
-// -----
-
-func.func @pair_table_length(%k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>, %t: tensor<56x8x2xf32>) {
-  // expected-error @below {{rotary table length (56) must be above the last position (56)}}
-  %r:2 = nsa.compress_key_value mean %k, %v rotary %t {block = 8 : i64, stride = 4 : i64}
-      : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<56x8x2xf32>) -> (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
-  return
-}
-
-// -----
-
 func.func @pair_odd_width(%k: tensor<1x64x2x15xf32>, %v: tensor<1x64x2x16xf32>, %t: tensor<64x7x2xf32>) {
   // expected-error @below {{rotated head width (15) must be a multiple of pair (2)}}
   %r:2 = nsa.compress_key_value mean %k, %v rotary %t {block = 8 : i64, stride = 4 : i64}
@@ -175,15 +157,6 @@ func.func @rotary_table_length(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16x
   // expected-error @below {{rotary table length (63) must be above the last position (63)}}
   %r:4 = nsa.rotary_attention %q, %kc, %vc, %ks rotary %t visible(#nsa.compressed<block = 8, stride = 4>)
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<63x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
-  return
-}
-
-// -----
-
-func.func @rotary_odd_width(%q: tensor<1x64x4x15xf32>, %kc: tensor<1x15x2x15xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x15xf32>, %t: tensor<64x7x2xf32>) {
-  // expected-error @below {{rotated head width (15) must be a multiple of pair (2)}}
-  %r:4 = nsa.rotary_attention %q, %kc, %vc, %ks rotary %t visible(#nsa.compressed<block = 8, stride = 4>)
-      : (tensor<1x64x4x15xf32>, tensor<1x15x2x15xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x15xf32>, tensor<64x7x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x15xf32>, tensor<1x64x2x15xf32>)
   return
 }
 

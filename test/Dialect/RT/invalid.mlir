@@ -226,16 +226,6 @@ rt.entry @f inputs [] outputs [] {
 
 // -----
 
-rt.tensor output @y : memref<4xf32>
-rt.entry @uninitialized inputs [] outputs [@y] {
-  %y = rt.get @y : memref<4xf32>
-  %0 = rt.buffer : memref<4xf32>
-  // expected-error @below {{reads a buffer that no command before command 0 writes}}
-  rt.copy %0, %y : memref<4xf32>
-}
-
-// -----
-
 // A buffer may not be overwritten before its last reader.
 rt.tensor output @y : memref<4xf32>
 rt.entry @overwritten inputs [] outputs [@y] {

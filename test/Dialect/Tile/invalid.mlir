@@ -202,20 +202,6 @@ tile.kernel private @no_terminator(%x: memref<24xf32>) attributes {grid = array<
 
 // -----
 
-// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<4x8xf32, strided<[17, 2]>>'}}
-tile.kernel @every_other(%x: memref<4x8xf32, strided<[17, 2]>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
-  tile.return
-}
-
-// -----
-
-// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<2x4x8xf32, strided<[100, 16, 1]>>'}}
-tile.kernel @uneven(%x: memref<2x4x8xf32, strided<[100, 16, 1]>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
-  tile.return
-}
-
-// -----
-
 // expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<4x8xf32, strided<[16, 1], offset: 8>>'}}
 tile.kernel @offset(%x: memref<4x8xf32, strided<[16, 1], offset: 8>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
   tile.return
