@@ -72,6 +72,22 @@ class Emulator:
         self.target = target
 
     def __call__(self, program):
+        """As nsa-compile does, the next schedule is taken where a kernel needs more shared memory than there is; sizes of
+        tiles that are given are an error there."""
+        given = program.options
+        try:
+            while True:
+                try:
+                    return self._run(program)
+                except nsa.RunError as error:
+                    refused = program.options.get("refused", 0)
+                    if "bytes of shared memory, more than" not in str(error) or refused > 11:
+                        raise
+                    program.options = {key: x for key, x in given.items() if key != "tile_size"} | {"refused": refused + 1}
+        finally:
+            program.options = given
+
+    def _run(self, program):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             (folder / "module.mlir").write_text(program.text())
