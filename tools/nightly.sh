@@ -25,6 +25,8 @@ judge() {
     "$(test/python-env.sh)" -m pytest -q -n 2 --dist loadfile test/judge
 }
 check "judge" judge
+check "end-to-end: markov" bash test/e2e/markov.sh
+check "end-to-end: m7c" bash test/e2e/m7c.sh
 check "PyTorch" test/check-torch.sh
 check "lm-eval" test/check-hf.sh
 check "commands of docs/data.md" test/check-data.sh
