@@ -260,6 +260,9 @@ def train(args, plan, row, key, until):
     earlier, seconds = directory + ".seconds", 0
     if os.path.isdir(os.path.join(directory, "checkpoints")):
         begin = ["--resume", directory]
+        # Of a run that was cut in its last validation: it is made again.
+        if os.path.exists(os.path.join(directory, "metrics.json")):
+            os.remove(os.path.join(directory, "metrics.json"))
         if os.path.exists(earlier):
             with open(earlier) as file:
                 seconds = float(file.read())

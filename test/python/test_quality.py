@@ -2,6 +2,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -50,3 +51,12 @@ def test_quality_rowsOfAPlan_areTrainedOnce(tmp_path):
     curves = list(csv.DictReader(open(tmp_path / "quality-curves.csv")))
     assert [row["at"] for row in curves if (row["arm"], row["seed"]) == ("nsa", "1")][-1] == "1024"
     assert len(list(csv.DictReader(open(tmp_path / "quality-positions.csv")))) == 10
+    # One that ended without its row, its last validation cut, is validated again.
+    (tmp_path / "quality.csv").write_text("".join(open(table).readlines()[:-1]))
+    label = os.path.join(folder, "runs", "zero-128-1-8")
+    shutil.rmtree(label)
+    subprocess.run([os.path.join(folder, "nsa-train"), label + ".yaml", "--no-progress", "--run-name", "zero-128-1-8", "--data",
+                    os.path.join(folder, "corpus")], check=True, stdout=subprocess.DEVNULL,
+                   env=os.environ | {"NSA_PREPARED": os.path.join(folder, "zero-128"), "XDG_CACHE_HOME": str(tmp_path)})
+    run("run", plan, folder, "--csv", table)
+    assert [row | {"seconds": ""} for row in csv.DictReader(open(table))] == [row | {"seconds": ""} for row in rows]
