@@ -27,6 +27,7 @@ judge() {
 check "judge" judge
 check "end-to-end: markov" bash test/e2e/markov.sh
 check "end-to-end: m7c" bash test/e2e/m7c.sh
+check "wrong input" env NSA_TEST_SUITE=full python3 test/invalid/check.py build/bin build/invalid
 check "PyTorch" test/check-torch.sh
 check "lm-eval" test/check-hf.sh
 check "commands of docs/data.md" test/check-data.sh

@@ -103,8 +103,8 @@ class Suite:
     # --- modules -------------------------------------------------------------
 
     def add_operations(self):
-        chosen = sample(operations.attribute_mutations(), 1, self.full)
-        chosen += sample(operations.operand_mutations(), 5, self.full)
+        chosen = sample(operations.attribute_mutations(), 3, self.full)
+        chosen += sample(operations.operand_mutations(), 10, self.full)
         for name, text, line, expected in chosen:
             command = ["nsa-opt", "-", "-o", "OUT"]
             self.add(name, command, f"<stdin>:{line}:", expected, text)
@@ -124,7 +124,7 @@ class Suite:
         good.write_text("model:\n  dim: 64\n")
         cases = list(configs.FILES)
         keys = configs.schema(self.make("nsa-model", good))
-        cases += sample(configs.key_mutations(keys), 2, self.full)
+        cases += sample(configs.key_mutations(keys), 4, self.full)
         for number, (name, text, line, column, expected) in enumerate(cases):
             path = self.scratch / f"{number:04}.yaml"
             path.write_bytes(text.encode(errors="surrogateescape"))

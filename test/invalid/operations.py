@@ -158,14 +158,14 @@ def operand_mutations():
             kinds = [
                 ("element f64", retype(kind, shape, "f64"), "f64"),
                 ("element i8", retype(kind, shape, "i8"), "i8"),
-                ("a dynamic size", retype(kind, ["?"] + shape[1:]), "?"),
                 ("no known rank", "tensor<*xf32>", "tensor<*xf32>"),
                 ("a vector", kind.replace("tensor", "vector"), "vector<"),
             ]
-            if shape:
+            if shape and mnemonic != "nn.sum_rows":  # takes any rank
                 kinds.append(("one dimension less", retype(kind, shape[1:]), ""))
                 if mnemonic != "nn.matmul":
                     kinds.append(("one dimension more", retype(kind, ["1"] + shape), ""))
+            if shape:
                 for at in range(len(shape)):
                     longer = shape[:at] + [str(int(shape[at]) + 3)] + shape[at + 1:]
                     if (mnemonic, i, at) not in FREE:
