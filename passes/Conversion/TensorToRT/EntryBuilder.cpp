@@ -232,6 +232,8 @@ Value EntryBuilder::getMemory(Value value) {
     return memory;
   if (auto argument = dyn_cast<BlockArgument>(value))
     return getArgumentMemory(argument.getArgNumber());
+  if (placement.isCopied(value))
+    return copyOddPart(value);
   Place place = placement.get(value);
   assert(place.root != value && "value without memory");
   Value memory = viewAt(place, value.getType(), value.getLoc());

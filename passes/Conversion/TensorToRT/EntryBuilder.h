@@ -85,7 +85,7 @@ private:
   mlir::LogicalResult emitFlatten(nn::FlattenOp group);
   mlir::LogicalResult emitUnflatten(nn::UnflattenOp unflatten);
   mlir::LogicalResult emitConcat(nn::ConcatOp concat);
-  void emitOddSplit(nn::SplitOp split);
+  mlir::Value copyOddPart(mlir::Value part);
   mlir::Value getInputMemory(tile::LaunchOp launch, tile::KernelOp kernel,
                              unsigned index);
   mlir::LogicalResult emitLaunch(tile::LaunchOp launch);

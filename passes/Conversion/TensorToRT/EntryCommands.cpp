@@ -183,24 +183,23 @@ LogicalResult EntryBuilder::emitConcat(nn::ConcatOp concat) {
   return success();
 }
 
-/// The dense copy of a part that is split again.
-void EntryBuilder::emitOddSplit(nn::SplitOp split) {
-  Value input = split.getInput();
-  if (!placement.isCopied(input) || memories.contains(input))
-    return;
-  Value source =
-      viewAt(placement.getSource(input), input.getType(), split.getLoc());
-  Value copy = rt::BufferOp::create(builder, split.getLoc(),
-                                    getMemoryType(input.getType()),
+/// The dense copy of a part that is split again, made for its first reader.
+Value EntryBuilder::copyOddPart(Value part) {
+  Location loc = part.getLoc();
+  Value source = viewAt(placement.getSource(part), part.getType(), loc);
+  Value copy = rt::BufferOp::create(builder, loc, getMemoryType(part.getType()),
                                     rt::SliceAttr(), rt::LiveRangeAttr());
-  emitCopy(source, copy, split.getLoc());
-  memories[input] = copy;
-  occupants[copy] = input;
+  emitCopy(source, copy, loc);
+  memories[part] = copy;
+  occupants[copy] = part;
+  return copy;
 }
 
 LogicalResult EntryBuilder::emit(Operation &op) {
-  if (auto split = dyn_cast<nn::SplitOp>(op))
-    emitOddSplit(split);
+  // What it shows may be overwritten later.
+  if (auto split = dyn_cast<nn::SplitOp>(op);
+      split && placement.isCopied(split.getInput()))
+    (void)getMemory(split.getInput());
   if (isView(&op))
     return success();
   if (auto concat = dyn_cast<nn::ConcatOp>(op))

@@ -164,6 +164,19 @@ func.func @parts_of_parts(%x: tensor<2x4x8xf32>, %w: tensor<48x8xf32>) -> (tenso
   return %d, %f : tensor<2x4x2x8xf32>, tensor<36x8xf32>
 }
 
+// The first reader makes the copy, here one that stands before the second split.
+// CHECK-LABEL: rt.entry @read_before_split
+// CHECK: %[[C:.*]] = rt.buffer : memref<11x40xf32>
+// CHECK: rt.copy
+// CHECK: rt.copy %[[C]]
+// CHECK: rt.view %[[C]] at 18 : memref<11x40xf32> to memref<11x22xf32, strided<[40, 1]>>
+func.func @read_before_split(%x: tensor<26x40xf32>) -> (tensor<26x40xf32>, tensor<11x22xf32>) {
+  %a, %b = nn.split %x {rows, sizes = array<i64: 11, 15>} : (tensor<26x40xf32>) -> (tensor<11x40xf32>, tensor<15x40xf32>)
+  %y = nn.concat %b, %a {rows} : (tensor<15x40xf32>, tensor<11x40xf32>) -> tensor<26x40xf32>
+  %c, %d = nn.split %a {sizes = array<i64: 18, 22>} : (tensor<11x40xf32>) -> (tensor<11x18xf32>, tensor<11x22xf32>)
+  return %y, %d : tensor<26x40xf32>, tensor<11x22xf32>
+}
+
 // Nothing is copied where there is nothing.
 // CHECK-LABEL: rt.entry @empty
 // CHECK-NOT: rt.launch
