@@ -48,6 +48,9 @@ class Exact:
     def result(self, x, element):
         return x
 
+    def argument(self, x, element):
+        return x
+
 
 class Errors(Exact):
     """The formula with errors of rounding. `kind` is the type of the activations of the operation at hand."""
@@ -70,6 +73,10 @@ class Errors(Exact):
 
     def sum(self, x, size):
         return x + 2.0**-20 * size * self.rng.uniform(-1, 1, np.shape(x))
+
+    def argument(self, x, element):
+        """Weights are cast to the type that the compiler computes in."""
+        return self._relative(x, ROUNDING[self.narrow]) if self.narrow and element == "f32" and np.ndim(x) else x
 
     def result(self, x, element):
         finite = np.isfinite(x)

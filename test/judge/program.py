@@ -141,7 +141,7 @@ class Program:
         """Arrays of the results, then of the gradients. `choices` are indices of select operations that stand for
         those of the rule."""
         c = c or Exact()
-        values = dict(zip(self.arguments, arguments or [v.array for v in self.arguments]))
+        values = dict(zip(self.arguments, arguments or [c.argument(v.array, v.element) for v in self.arguments]))
         for op in self.ops:
             c.kind = op.kind()
             if choices and op.results[0] in choices:
