@@ -19,6 +19,11 @@ import nsa  # noqa: E402
 SEED = int(os.environ.get("NSA_TEST_SEED", int.from_bytes(os.urandom(3))))
 
 
+def make_rng(*words):
+    """Random numbers of their own for a test that these words name."""
+    return np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
+
+
 TYPES = {"i32": np.int32, "f16": np.float16}
 
 

@@ -4,6 +4,8 @@
 there if their type fits: so the same functions make programs of one operation and graphs of many.
 """
 
+import re
+
 import numpy as np
 
 import declarations
@@ -240,6 +242,32 @@ def make_gradient(rng, element, size, wide=False, many=False):
             if made.results[0].array.ndim:
                 made.seed = store(rng.standard_normal(made.results[0].array.shape), made.results[0].element)
             return choose_options(b, made.without_dead())
+
+
+def make_model(rng, size):
+    """A model to train: results are the loss and the logits; `wanted` are the parameters."""
+    b = Builder(rng, reuse=0.8)
+    for _ in range(size):
+        grow(b, b.pick([p for p in PIECES if p not in ("nn.cast", "nn.cross_entropy")]))
+    found = [v for v in b.values if v.array.ndim == 3 and v.element == "f32" and v not in b.program.arguments]
+    x = b.pick(found) if found else b.normal(b.batch, b.length, 16)
+    x, _ = b.op("nn.rms_norm", input=x, weight=b.normal(x.array.shape[2], element="f32"), eps=1e-5)
+    logits, = b.op("nn.matmul", lhs=x, rhs=b.normal(x.array.shape[2], 19, scale=x.array.shape[2] ** -0.5))
+    targets = b.argument(rng.integers(-1, 19, logits.array.shape[:2]))
+    loss = b.op("nn.cross_entropy", logits=logits, targets=targets)[0]
+    b.program.results = [loss, logits]
+    b.program.wanted = [v for v in b.program.reaching() if v.element == "f32"]
+    return b.program.without_dead()
+
+
+def training_text(model):
+    """A model as the compiler trains it."""
+    text = model.text().replace("@main", "@model").replace(") {\n", ") attributes {nn.train} {\n", 1)
+    for v in model.wanted:
+        i = model.arguments.index(v)
+        decay = ", nn.decay" if i % 2 else ""
+        text = text.replace(f'"a{i}"}}', f'"a{i}", nn.role = "parameter", nn.init = #nn.init<constant, 0.0>{decay}}}', 1)
+    return re.sub('"r1"', '"logits"', text.replace('"r0"', '"loss"'))
 
 
 # --- nn ----------------------------------------------------------------------

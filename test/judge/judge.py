@@ -47,6 +47,24 @@ def check_choices(program, results, rng, place):
     return None, choices
 
 
+def find_limits(errors, expected, near):
+    """How far each result may be off: twice what errors of rounding make of the formula, in as many evaluations by `near`
+    as show that these `errors` are allowed, or in MANY."""
+    limits = [0.0] * len(errors)
+    for evaluation in range(MANY):
+        limits = [max(limit, 2 * distance(n, e)) for limit, n, e in zip(limits, near(), expected)]
+        if evaluation + 1 >= FEW and all(error <= limit for error, limit in zip(errors, limits)):
+            break
+    return limits
+
+
+def expect(found, expected, near, what):
+    """Fails with `what` if results are farther off than errors of rounding allow."""
+    errors = [distance(f, e) for f, e in zip(found, expected)]
+    limits = find_limits(errors, expected, near)
+    assert all(error <= limit for error, limit in zip(errors, limits)), f"{what}: off by {errors}, more than {limits}"
+
+
 def compare(program, found, seed=0, place="cpu"):
     """What is wrong with `found`, results and gradients in the order of Program.evaluate, or None. Indices that the
     program chose are results."""
@@ -60,12 +78,7 @@ def compare(program, found, seed=0, place="cpu"):
     choices = {op.results[0]: program.values[op.results[0]] for op in program.ops if op.name in CHOICES}
     wanted = [*program.results, *program.wanted]
     errors = [distance(a, e) for a, e in zip(found, expected)]
-    limits = [0.0] * len(wanted)
-    for evaluation in range(MANY):
-        near = program.evaluate(Errors(rng, place), choices=choices)
-        limits = [max(limit, 2 * distance(n, e)) for limit, n, e in zip(limits, near, expected)]
-        if evaluation + 1 >= FEW and all(error <= limit for error, limit in zip(errors, limits)):
-            break
+    limits = find_limits(errors, expected, lambda: program.evaluate(Errors(rng, place), choices=choices))
     worst = max(range(len(wanted)), key=lambda i: errors[i] / limits[i] if limits[i] else (np.inf if errors[i] else 0))
     if errors[worst] <= limits[worst]:
         return None

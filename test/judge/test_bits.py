@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from executors import CPU, SEED, Emulator, arrays, nsa, wanted_names
+from executors import CPU, SEED, Emulator, arrays, make_rng, nsa, wanted_names
 
 import generate
 import generate_nsa
@@ -15,10 +15,6 @@ import nsa_rules
 MANY = int(os.environ.get("NSA_JUDGE_COUNT", 2)) > 1
 EXECUTORS = {"cpu": CPU(), "sm_90a": Emulator("sm_90a"), "sm_80": Emulator("sm_80")}
 assert generate_nsa
-
-
-def make_rng(*words):
-    return np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16"])

@@ -2,9 +2,8 @@
 
 import os
 
-import numpy as np
 import pytest
-from executors import SEED, Emulator
+from executors import SEED, Emulator, make_rng
 
 import generate
 import generate_nsa
@@ -20,7 +19,7 @@ WIDE = ["nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress",
 
 
 def check(maker, element, words):
-    rng = np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
+    rng = make_rng(*words)
     made = maker(rng, element)
     target = ("sm_90a", "sm_80", "sm_90a", "sm_86")[int(rng.integers(4))]
     execute = Emulator(target)

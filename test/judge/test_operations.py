@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from executors import CPU, SEED
+from executors import CPU, SEED, make_rng
 
 import declarations
 import generate
@@ -24,10 +24,6 @@ COUNT = int(os.environ.get("NSA_JUDGE_COUNT", 2))
 MANY_SHAPES = ("nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress", "nsa.compress_backward")
 #: Memory is poisoned, or fresh: all bits of the poison make indices of -1.
 EXECUTORS = [CPU(), CPU(poison=False)]
-
-
-def make_rng(*words):
-    return np.random.default_rng([SEED, *(c for word in words for c in str(word).encode())])
 
 
 @pytest.mark.parametrize("name", NAMES)

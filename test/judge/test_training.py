@@ -1,7 +1,6 @@
 """Training steps of models that are made up: loss, gradients that add up over micro-batches, and the update."""
 
 import os
-import re
 
 import numpy as np
 import pytest
@@ -9,55 +8,21 @@ from executors import SEED, arrays, nsa
 
 import generate
 import generate_nsa
+import judge
 import rules
-from numerics import FEW, MANY, Errors, Exact, distance
+from numerics import Errors, Exact, distance
 
 assert generate_nsa
 COUNT = int(os.environ.get("NSA_JUDGE_TRAINING", 10))
 HYPER = np.array([1e-2, 0.9, 0.95, 1e-3, 0.1, 1.0, 0.5, 1.0])
 
 
-def make_model(rng, size):
-    """Results are the loss and the logits; `wanted` are the parameters."""
-    b = generate.Builder(rng, reuse=0.8)
-    for _ in range(size):
-        generate.grow(b, b.pick([p for p in generate.PIECES if p not in ("nn.cast", "nn.cross_entropy")]))
-    found = [v for v in b.values if v.array.ndim == 3 and v.element == "f32" and v not in b.program.arguments]
-    x = b.pick(found) if found else b.normal(b.batch, b.length, 16)
-    x, _ = b.op("nn.rms_norm", input=x, weight=b.normal(x.array.shape[2], element="f32"), eps=1e-5)
-    logits, = b.op("nn.matmul", lhs=x, rhs=b.normal(x.array.shape[2], 19, scale=x.array.shape[2] ** -0.5))
-    targets = b.argument(rng.integers(-1, 19, logits.array.shape[:2]))
-    loss = b.op("nn.cross_entropy", logits=logits, targets=targets)[0]
-    b.program.results = [loss, logits]
-    b.program.wanted = [v for v in b.program.reaching() if v.element == "f32"]
-    return b.program.without_dead()
-
-
-def text_of(model):
-    text = model.text().replace("@main", "@model").replace(") {\n", ") attributes {nn.train} {\n", 1)
-    for v in model.wanted:
-        i = model.arguments.index(v)
-        decay = ", nn.decay" if i % 2 else ""
-        text = text.replace(f'"a{i}"}}', f'"a{i}", nn.role = "parameter", nn.init = #nn.init<constant, 0.0>{decay}}}', 1)
-    return re.sub('"r1"', '"logits"', text.replace('"r0"', '"loss"'))
-
-
-def expect(found, wanted, near, what):
-    """As judge.compare does."""
-    limits, errors = [0.0] * len(wanted), [distance(f, w) for f, w in zip(found, wanted)]
-    for evaluation in range(MANY):
-        limits = [max(limit, 2 * distance(n, w)) for limit, n, w in zip(limits, near(), wanted)]
-        if evaluation + 1 >= FEW and all(e <= limit for e, limit in zip(errors, limits)):
-            return
-    raise AssertionError(f"{what}: off by {errors}, more than {limits}")
-
-
 @pytest.mark.parametrize("number", range(COUNT))
 def test_step(number):
     rng = np.random.default_rng([SEED, number])
-    model = make_model(rng, int(rng.integers(1, 6)))
+    model = generate.make_model(rng, int(rng.integers(1, 6)))
     precision, narrow = [("fp32", None), ("fp32", None), ("bf16", "bf16")][number % 3]
-    text, origin = text_of(model), f"NSA_TEST_SEED={SEED}, number {number}"
+    text, origin = generate.training_text(model), f"NSA_TEST_SEED={SEED}, number {number}"
     module = nsa.compile(text, poison=True, threads=2, allow_slow_path=["all"], precision=precision,
                          recompute=("none", "cheap", "block")[number // 3 % 3])
     names = [f"a{model.arguments.index(v)}" for v in model.wanted]
@@ -74,7 +39,7 @@ def test_step(number):
     choices = {op.results[0]: op.results[0].array for op in model.ops if op.name == "nsa.select"}
     exact = model.evaluate(choices=choices)
     if not choices:
-        expect([loss, *gradients], [exact[0], *exact[2:]],
+        judge.expect([loss, *gradients], [exact[0], *exact[2:]],
                lambda: [x for i, x in enumerate(model.evaluate(Errors(rng, narrow=narrow))) if i != 1], f"{origin}\n{text}")
 
     module.run("accumulate", inputs)

@@ -12,7 +12,6 @@ import numpy as np
 import generate
 import generate_nsa
 import rules
-import test_training
 
 assert generate_nsa
 ELEMENTS = ("bf16", "f32", "f16")
@@ -40,8 +39,8 @@ def main():
         (folder / f"{name}.mlir").write_text("".join(head) + made.text())
     for number in range(15):
         rng = np.random.default_rng([number, 1])
-        made = test_training.make_model(rng, int(rng.integers(1, 6)))
-        (folder / f"training-{number}.mlir").write_text(test_training.text_of(made))
+        made = generate.make_model(rng, int(rng.integers(1, 6)))
+        (folder / f"training-{number}.mlir").write_text(generate.training_text(made))
 
 
 main()
