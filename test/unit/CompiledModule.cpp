@@ -70,12 +70,16 @@ double nsa::test::roundTo(DataType type, double x) {
   return type == DataType::F16 ? f16ToFloat(floatToF16(single)) : single;
 }
 
+Result<CompiledArtifact>
+nsa::test::compileHere(const std::string &text,
+                       const CompilerOptions &options) {
+  return compile(text, "test.mlir", options);
+}
+
 RuntimeOptions CompiledModule::poisoned() {
   RuntimeOptions options;
   options.poison = true;
   options.threads = 2;
-  if (const char *blas = std::getenv("NSA_BLAS"))
-    options.blasLibrary = blas;
   return options;
 }
 
@@ -153,33 +157,7 @@ Tensor CompiledModule::get(const std::string &name) const {
   return value;
 }
 
-std::vector<std::string>
-CompiledModule::readOutputs(const EntryInfo &entry) const {
-  std::vector<std::string> outputs;
-  for (unsigned output : entry.outputs) {
-    const TensorView &view = program.tensors()[output];
-    outputs.emplace_back(static_cast<const char *>(view.data), view.bytes);
-  }
-  return outputs;
-}
-
 void CompiledModule::run(const std::string &name) {
-  static const char *text = std::getenv("NSA_TEST_REPEATS");
-  static const long repeats = text ? std::strtol(text, nullptr, 10) : 1;
   Status status = program.run(name);
   ASSERT_TRUE(status.ok()) << name << ": " << status.message();
-  if (repeats <= 1)
-    return;
-  const EntryInfo *entry = program.findEntry(name);
-  ASSERT_NE(entry, nullptr) << name;
-  std::vector<std::string> first = readOutputs(*entry);
-  for (long repeat = 2; repeat <= repeats; ++repeat) {
-    status = program.run(name);
-    ASSERT_TRUE(status.ok()) << name << ": " << status.message();
-    std::vector<std::string> again = readOutputs(*entry);
-    for (size_t i = 0; i < first.size(); ++i)
-      ASSERT_TRUE(first[i] == again[i])
-          << "run " << repeat << " of " << name << " gives other bits in "
-          << program.tensors()[entry->outputs[i]].name;
-  }
 }

@@ -51,7 +51,7 @@ double roundTo(DataType type, double x);
 using Compile = std::function<Result<CompiledArtifact>(
     const std::string &text, const CompilerOptions &options)>;
 
-/// The compiler as it is, or, in a program without it, what it made before.
+/// The compiler in this process.
 Result<CompiledArtifact> compileHere(const std::string &text,
                                      const CompilerOptions &options);
 
@@ -68,7 +68,7 @@ public:
   static Result<CompiledModule>
   load(const Artifact &artifact, const RuntimeOptions &runtime = poisoned());
 
-  /// Two threads, poison, and the BLAS that NSA_BLAS names.
+  /// Two threads and poison.
   static RuntimeOptions poisoned();
 
   /// Writes and reads a named tensor. An unknown name or another number of
@@ -76,16 +76,13 @@ public:
   void set(const std::string &name, const Tensor &value);
   Tensor get(const std::string &name) const;
 
-  /// With NSA_TEST_REPEATS=N, runs the entry N times and expects the same bits
-  /// of every output each time.
+  /// A run that fails is a failure of the test.
   void run(const std::string &entry);
 
   Program &getProgram() { return program; }
 
 private:
   explicit CompiledModule(Program program) : program(std::move(program)) {}
-
-  std::vector<std::string> readOutputs(const EntryInfo &entry) const;
 
   Program program;
 };

@@ -1,10 +1,10 @@
 //===- SmallModel.cpp - a small model, compiled ---------------------------===//
 
 #include "test/unit/Compiler/SmallModel.h"
-#include "dialects/NN/NNAttributes.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NSA/NSADialect.h"
 #include "lib/Frontend/ModelBuilder.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Transforms/Passes.h"
 
@@ -64,24 +64,11 @@ std::vector<std::string> nsa::test::mlpModel() {
           "model.mlp=swiglu", "model.d_v=12"};
 }
 
-SmallModel::SmallModel(const std::vector<std::string> &overrides,
-                       const std::string &precision, uint64_t seed, bool fuse)
-    : random(seed), module(buildFunction(overrides)) {
-  function = *module->getOps<mlir::func::FuncOp>().begin();
-  Result<Program> loaded = compileAndLoad(precision, seed, fuse);
-  if (!loaded.ok()) {
-    ADD_FAILURE() << loaded.message();
-    return;
-  }
-  program.emplace(std::move(*loaded));
-  run("init");
-  fillInputs();
-}
-
-Result<Program> SmallModel::compileAndLoad(const std::string &precision,
-                                           uint64_t seed, bool fuse) {
+/// Compiles a module, or takes what the same text gave before.
+static Result<Program> compileAndLoad(const std::string &text,
+                                      const std::string &precision,
+                                      uint64_t seed, bool fuse) {
   static std::map<std::string, std::string> compiledBefore;
-  std::string text = print(*module);
   std::string &bytes =
       compiledBefore[precision + (fuse ? "" : " apart") + text];
   if (bytes.empty()) {
@@ -105,6 +92,20 @@ Result<Program> SmallModel::compileAndLoad(const std::string &precision,
   return Program::create(*artifact, runtime);
 }
 
+SmallModel::SmallModel(const std::vector<std::string> &overrides,
+                       const std::string &precision, uint64_t seed, bool fuse)
+    : random(seed) {
+  Result<Program> loaded =
+      compileAndLoad(print(*buildFunction(overrides)), precision, seed, fuse);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.message();
+    return;
+  }
+  program.emplace(std::move(*loaded));
+  run("init");
+  fillInputs();
+}
+
 void SmallModel::run(const std::string &entry) {
   Status status = program->run(entry);
   EXPECT_TRUE(status.ok()) << entry << ": " << status.message();
@@ -115,10 +116,6 @@ const TensorView &SmallModel::tensor(const std::string &name) const {
   const TensorView *view = program->findTensor(name);
   EXPECT_NE(view, nullptr) << name;
   return view ? *view : none;
-}
-
-std::string SmallModel::name(mlir::BlockArgument argument) {
-  return nn::getArgumentName(function, argument.getArgNumber()).str();
 }
 
 void SmallModel::fillInputs() {

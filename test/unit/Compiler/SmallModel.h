@@ -3,7 +3,6 @@
 #ifndef NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
 #define NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Runtime/Runtime.h"
 
@@ -24,8 +23,8 @@ std::vector<std::string> mlpModel();
 
 /// A two-layer model of 70 tokens, two sequences at a time: the compiled
 /// program with its parameters initialised and random tokens, in documents of
-/// several lengths where these are isolated, and the function that it was
-/// compiled from. Memory is poisoned before every run.
+/// several lengths where these are isolated. Memory is poisoned before every
+/// run.
 class SmallModel {
 public:
   /// A failure to compile is a failure of the test and leaves no program.
@@ -37,18 +36,10 @@ public:
   /// The program's tensor of this name.
   const TensorView &tensor(const std::string &name) const;
 
-  /// The name of one of the function's arguments.
-  std::string name(mlir::BlockArgument argument);
-
   std::mt19937_64 random;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  mlir::func::FuncOp function;
   std::optional<Program> program;
 
 private:
-  /// Compiles the module, or takes what the same text gave before.
-  Result<Program> compileAndLoad(const std::string &precision, uint64_t seed,
-                                 bool fuse);
   void fillInputs();
 };
 

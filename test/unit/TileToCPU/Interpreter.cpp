@@ -4,7 +4,6 @@
 #include "lib/Support/Float16.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <algorithm>
@@ -73,30 +72,14 @@ static void forEach(TileT &tile, Function function) {
 }
 
 void Interpreter::runOp(Operation *op) {
-  if (isa<YieldOp, ReturnOp, scf::YieldOp>(op))
+  if (isa<YieldOp, ReturnOp>(op))
     return;
-  if (isa<scf::ForOp>(op))
-    return runFor(op);
-  if (auto branch = dyn_cast<scf::IfOp>(op)) {
-    Region &region = scalar(branch.getCondition()) != 0
-                         ? branch.getThenRegion()
-                         : branch.getElseRegion();
-    if (region.empty())
-      return;
-    runBlock(region.front());
-    for (auto [result, value] : llvm::zip(
-             op->getResults(), region.front().getTerminator()->getOperands()))
-      values[result] = Tile(values[value]);
-    return;
-  }
   if (auto map = dyn_cast<MapOp>(op))
     return runMap(map);
   if (auto dot = dyn_cast<DotOp>(op))
     return runDot(dot);
   if (auto reduce = dyn_cast<ReduceOp>(op))
     return runReduce(reduce);
-  if (auto top = dyn_cast<TopNOp>(op))
-    return runTopN(top);
   if (auto store = dyn_cast<StoreOp>(op)) {
     forEach(values[store.getValue()], [&](int64_t row, int64_t col, double v) {
       int64_t at = place(store.getRef(), store.getIndices(), row, col);
@@ -123,47 +106,10 @@ void Interpreter::runOp(Operation *op) {
       int64_t at = place(load.getRef(), load.getIndices(), row, col);
       v = at >= 0 ? memoryOf(load.getRef())[at] : 0;
     });
-  } else if (auto any = dyn_cast<AnyOp>(op)) {
-    tile.elements[0] = llvm::any_of(values[any.getInput()].elements,
-                                    [](double v) { return v != 0; });
-  } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-    Tile &from = values[transpose.getInput()];
-    forEach(tile, [&](int64_t row, int64_t col, double &v) {
-      v = from.elements[col * from.cols + row];
-    });
-  } else if (auto sort = dyn_cast<SortOp>(op)) {
-    tile.elements = values[sort.getInput()].elements;
-    for (int64_t row = 0; row < tile.rows; ++row)
-      std::sort(tile.elements.begin() + row * tile.cols,
-                tile.elements.begin() + (row + 1) * tile.cols,
-                [](double a, double b) {
-                  return static_cast<uint32_t>(static_cast<int64_t>(a)) <
-                         static_cast<uint32_t>(static_cast<int64_t>(b));
-                });
   } else {
     tile.elements[0] = evaluate(op);
   }
   values[op->getResult(0)] = std::move(tile);
-}
-
-void Interpreter::runFor(Operation *op) {
-  auto loop = cast<scf::ForOp>(op);
-  SmallVector<Tile> carried;
-  for (Value init : loop.getInitArgs())
-    carried.push_back(values[init]);
-  auto upper = static_cast<int64_t>(scalar(loop.getUpperBound()));
-  auto step = static_cast<int64_t>(scalar(loop.getStep()));
-  for (auto i = static_cast<int64_t>(scalar(loop.getLowerBound())); i < upper;
-       i += step) {
-    values[loop.getInductionVar()] = {1, 1, {static_cast<double>(i)}};
-    for (auto [argument, tile] : llvm::zip(loop.getRegionIterArgs(), carried))
-      values[argument] = tile;
-    runBlock(*loop.getBody());
-    for (auto [tile, next] : llvm::zip(carried, loop.getYieldedValues()))
-      tile = values[next];
-  }
-  for (auto [result, tile] : llvm::zip(loop.getResults(), carried))
-    values[result] = tile;
 }
 
 void Interpreter::runMap(MapOp op) {
@@ -219,26 +165,6 @@ void Interpreter::runReduce(ReduceOp op) {
     sum = first ? v : combine(sum, v);
   });
   values[op.getResult()] = std::move(result);
-}
-
-void Interpreter::runTopN(TopNOp op) {
-  Tile best = values[op.getBestValues()], index = values[op.getBestIndices()];
-  int64_t slots = best.cols;
-  forEach(values[op.getValues()], [&](int64_t row, int64_t col, double v) {
-    double *list = &best.elements[row * slots];
-    double *places = &index.elements[row * slots];
-    int64_t at = 0;
-    while (at < slots && !(v > list[at]))
-      ++at;
-    if (!(v > -0.5) || at == slots)
-      return;
-    std::copy_backward(list + at, list + slots - 1, list + slots);
-    std::copy_backward(places + at, places + slots - 1, places + slots);
-    list[at] = v;
-    places[at] = scalar(op.getBase()) + col;
-  });
-  values[op.getTopValues()] = std::move(best);
-  values[op.getTopIndices()] = std::move(index);
 }
 
 //===----------------------------------------------------------------------===//

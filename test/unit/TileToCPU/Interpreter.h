@@ -1,8 +1,8 @@
 //===- Interpreter.h - what a tile kernel means -----------------*- C++ -*-===//
 //
-// Runs a kernel operation by operation in double precision, straight from the
-// definitions in TileOps.td. No vectors, no buffers, no fusion: the oracle for
-// compiled kernels.
+// Runs a kernel of elementwise operations, dots and reductions one by one in
+// double precision, straight from the definitions in TileOps.td. No vectors, no
+// buffers, no fusion: the oracle for compiled kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,11 +40,9 @@ private:
 
   void runBlock(mlir::Block &block);
   void runOp(mlir::Operation *op);
-  void runFor(mlir::Operation *op);
   void runMap(tile::MapOp op);
   void runDot(tile::DotOp op);
   void runReduce(tile::ReduceOp op);
-  void runTopN(tile::TopNOp op);
   double evaluate(mlir::Operation *op);
   Tile makeTile(mlir::Value value) const;
   double scalar(mlir::Value value) { return values[value].elements[0]; }
