@@ -122,12 +122,17 @@ static std::optional<int64_t> getRowDistance(LoadOp load,
   return distance;
 }
 
-/// Whether rows are computed from what is read: those that a tile has for
-/// padding must not be.
-static bool isGathered(LoadOp op) {
-  return llvm::any_of(op.getIndices(), [](Value index) {
+/// The row by which the coordinates of `row` are computed: the last one of the
+/// tile for its padding where they are computed from what is read, which must
+/// lie inside.
+static Value getReadRow(ThreadBuilder &b, LoadOp op, const SharedShape &shape,
+                        Value row) {
+  bool isGathered = llvm::any_of(op.getIndices(), [](Value index) {
     return isa<TileType>(index.getType()) && !index.getDefiningOp<RangeOp>();
   });
+  if (!isGathered || shape.rows == shape.paddedRows())
+    return row;
+  return arith::MinSIOp::create(b, row, b.i32(shape.rows - 1));
 }
 
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
@@ -154,9 +159,7 @@ void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
     Memo memo;
     Value col = b.mul(piece, width);
     SmallVector<Value> coordinates;
-    Value inside = isGathered(op) && shape.rows != shape.paddedRows()
-                       ? arith::MinSIOp::create(b, row, b.i32(shape.rows - 1))
-                       : row;
+    Value inside = getReadRow(b, op, shape, row);
     for (Value index : op.getIndices())
       coordinates.push_back(evaluate(index, inside, col, memo));
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
@@ -231,9 +234,7 @@ void KernelEmitter::copyElements(LoadOp op, const SharedBuffer &tile) {
   auto copy = [&](Value row, Value col) {
     Memo memo;
     SmallVector<Value> coordinates;
-    Value inside = isGathered(op) && shape.rows != shape.paddedRows()
-                       ? arith::MinSIOp::create(b, row, b.i32(shape.rows - 1))
-                       : row;
+    Value inside = getReadRow(b, op, shape, row);
     for (Value index : op.getIndices())
       coordinates.push_back(evaluate(index, inside, col, memo));
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
