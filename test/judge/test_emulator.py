@@ -9,8 +9,8 @@ import generate
 import generate_nsa
 import judge
 import rules
+from nsa_rules import visibility
 
-assert generate_nsa
 NAMES = sorted(rules.RULES)
 COUNT = int(os.environ.get("NSA_JUDGE_EMULATED", 1))
 #: What has heads, as wide as those of models in 16 bits.
@@ -49,6 +49,25 @@ def test_wide_heads(name):
 def test_many_blocks(number):
     check(lambda rng, element: generate.make_gradient(rng, element, 0, many=True), ("bf16", "f16", "f32")[number % 3],
           ("many", number))
+
+
+def select_many(rng, element, count):
+    """Lists of `count` blocks, longer than a warp has lanes, of twice as many."""
+    b = generate.Builder(rng, element)
+    b.batch, b.length = 1, 8 * count + b.between(0, 7)
+    g = generate_nsa.geometry(b)
+    g.compressed = visibility("compressed", block=4 * b.between(1, 2), stride=4)
+    g.selected = visibility("selected", block=g.compressed.block, count=count, initial=b.between(0, 1), local=b.between(1, 2))
+    g.logits = b.pick([1.0, 9.0, 0.0])
+    g, given = generate_nsa.attention_operands(b, "compressed", g)
+    lse = b.op("nsa.attention", **given)[1]
+    b.program.results = [generate_nsa.select(b, g, given["query"], given["key"], lse, given["start"], given.get("scale"))]
+    return generate.choose_options(b, b.finish())
+
+
+@pytest.mark.parametrize("count", [33, 48, 64, 130][:2 + 2 * COUNT])
+def test_long_lists(count):
+    check(lambda rng, element: select_many(rng, element, count), ("bf16", "f32", "f16")[count % 3], ("long", count))
 
 
 @pytest.mark.parametrize("number", range(8 * COUNT))

@@ -1,9 +1,11 @@
 //===- EmitTopN.cpp - lists of the largest values of rows -----------------===//
 //
 // Lists of up to 32 elements lie in neighbouring lanes, one for each place, and
-// are sorted by exchanges between lanes. An element is one number of 64 bits:
-// larger values first, then lower indices. Most candidates are below all of the
-// list: lanes vote which ones are not, and sort these few.
+// longer ones in several registers of the 32 lanes of a warp. They are sorted
+// by exchanges between lanes, and between registers of a lane. An element is
+// one number of 64 bits: larger values first, then lower indices. Most
+// candidates are below all of the list: lanes vote which ones are not, and sort
+// these few.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,40 +19,66 @@ using namespace nsa::tile;
 /// What is not above it is no candidate, and an empty place of a list.
 static constexpr double kLeast = -0.5;
 
-static Value compare(ThreadBuilder &b, arith::CmpFPredicate predicate, Value x,
-                     Value y) {
-  return arith::CmpFOp::create(b, predicate, x, y);
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+static Value low(ThreadBuilder &b, Value element) {
+  return arith::TruncIOp::create(b, b.getI32Type(), element);
+}
+static Value high(ThreadBuilder &b, Value element) {
+  return low(b, arith::ShRUIOp::create(b, element, b.i64(32)));
+}
+static Value join(ThreadBuilder &b, Value high, Value low) {
+  auto extend = [&](Value word) -> Value {
+    return arith::ExtUIOp::create(b, b.getI64Type(), word);
+  };
+  return arith::OrIOp::create(
+      b, arith::ShLIOp::create(b, extend(high), b.i64(32)), extend(low));
 }
 
-static Value isGreater(ThreadBuilder &b, Value x, Value y) {
-  return compare(b, arith::CmpFPredicate::OGT, x, y);
+static Value complement(ThreadBuilder &b, Value word) {
+  return arith::XOrIOp::create(b, word, b.i32(-1));
 }
 
-void KernelEmitter::emitTopN(TopNOp op) {
-  BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  TopNTiles tiles{};
-  // Each thread may hold one element of a row already.
-  bool inLanes = best.cols <= 32;
-  if (inLanes && best.threadsPerRow == best.cols && best.perRow() == 1 &&
-      llvm::isPowerOf2_64(uint64_t(best.cols))) {
-    tiles.from = share(op.getValuesMutable());
-    emitTopNInLanes(op, tiles);
-    return;
-  }
-  beginLayoutConversion();
-  tiles.from = localStore(op.getValues());
-  tiles.values = localStore(op.getBestValues());
-  tiles.indices = localStore(op.getBestIndices());
-  tiles.topValues = allocate(best.rows, best.cols, tiles.values.element);
-  tiles.topIndices = allocate(best.rows, best.cols, tiles.indices.element);
-  endLocalStores();
-  if (inLanes)
-    emitTopNInLanes(op, tiles);
-  else
-    emitTopNByCounting(op, tiles);
-  endLocalStores();
-  readBack(op.getTopValues(), tiles.topValues);
-  readBack(op.getTopIndices(), tiles.topIndices);
+/// 0 for what is no candidate, else a number that is larger for larger values,
+/// and for lower indices of equal values. Bits of numbers have the order of
+/// unsigned integers once those of positive numbers have a sign and those of
+/// negative ones are inverted.
+static Value packElement(ThreadBuilder &b, Value value, Value index) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  // No zero has a sign after this.
+  Value bits = arith::BitcastOp::create(
+      b, i32, arith::AddFOp::create(b, value, b.constant(f32, 0)));
+  Value sign = arith::ShRSIOp::create(b, bits, b.i32(31));
+  Value ordered = arith::XOrIOp::create(
+      b, bits, arith::OrIOp::create(b, sign, b.i32(INT32_MIN)));
+  Value element = join(b, ordered, complement(b, index));
+  Value isCandidate = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, value,
+                                            b.constant(f32, kLeast));
+  return b.select(isCandidate, element, b.i64(0));
+}
+
+/// The value and the index of an element.
+static std::pair<Value, Value> unpackElement(ThreadBuilder &b, Value element) {
+  Value ordered = high(b, element);
+  // The first bit is set of what was positive.
+  Value positive = arith::ShRSIOp::create(b, ordered, b.i32(31));
+  Value flip =
+      arith::OrIOp::create(b, complement(b, positive), b.i32(INT32_MIN));
+  Value value = arith::BitcastOp::create(
+      b, b.getF32Type(), arith::XOrIOp::create(b, ordered, flip));
+  Value isEmpty =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, element, b.i64(0));
+  return {b.select(isEmpty, b.constant(b.getF32Type(), -1), value),
+          complement(b, low(b, element))};
+}
+
+/// Element `col` of a row of `cols`, 0 behind the last one.
+static Value readInside(ThreadBuilder &b, Value col, int64_t cols,
+                        llvm::function_ref<Value(Value)> read) {
+  Value inside = arith::MinSIOp::create(b, col, b.i32(int32_t(cols - 1)));
+  return b.select(b.less(col, cols), read(inside), b.i64(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -58,30 +86,35 @@ void KernelEmitter::emitTopN(TopNOp op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Sorts what groups of lanes hold, one element each, in descending order; of
-/// several rows in step, so that a row does not wait for its own exchanges.
+/// Sorts what groups of lanes hold in descending order: an element each, or
+/// several registers, of which the first holds the first `places`. Of several
+/// rows in step, so that a row does not wait for its own exchanges.
 class LaneSorter {
 public:
-  /// Groups of `places` lanes, a power of two.
-  LaneSorter(ThreadBuilder &b, int64_t places, Value lane)
-      : b(b), places(places), lane(lane), place(b.rem(lane, places)) {}
+  /// Lists of at least `cols` elements, in groups of up to 32 lanes. Both
+  /// numbers are powers of two.
+  LaneSorter(ThreadBuilder &b, int64_t cols, Value tid)
+      : b(b), length(int64_t(llvm::bit_ceil(uint64_t(cols)))),
+        places(std::min<int64_t>(length, 32)), lane(b.rem(tid, 32)),
+        place(b.rem(lane, places)) {}
 
-  /// The place of this lane.
-  Value getPlace() const { return place; }
+  int64_t getPlaces() const { return places; }
+  int64_t getLength() const { return length; }
+  /// Registers of a list.
+  int64_t getDepth() const { return length / places; }
+  /// The number of an element of this lane in its list.
+  Value getCol(int64_t k) { return b.add(place, k % getDepth() * places); }
 
-  /// 0 for what is no candidate, else a number that is larger for larger
-  /// values, and for lower indices of equal values.
-  Value pack(Value value, Value index);
-  /// The value and the index of an element.
-  std::pair<Value, Value> unpack(Value element);
-  /// Sorts `count` neighbours each, a power of two.
+  /// Sorts `count` neighbours each, a power of two; those of more than one
+  /// register lie one after the other.
   SmallVector<Value> sort(SmallVector<Value> elements, int64_t count);
-  /// The first `places` of two sorted groups, sorted.
-  SmallVector<Value> merge(ArrayRef<Value> first, ArrayRef<Value> second);
+  /// The first of sorted lists and of sorted groups, sorted.
+  SmallVector<Value> merge(ArrayRef<Value> lists, ArrayRef<Value> groups);
   /// What the last lane of a group holds.
   Value last(Value element);
 
-  /// The lists of some rows, sorted, and the last element of each.
+  /// The lists of some rows, sorted: registers of the first row, of the second
+  /// .., and the last element of each.
   struct Lists {
     SmallVector<Value> rows, elements, last;
   };
@@ -96,19 +129,6 @@ public:
   }
 
 private:
-  Value i64(Value word) {
-    return arith::ExtUIOp::create(b, b.getI64Type(), word);
-  }
-  Value low(Value element) {
-    return arith::TruncIOp::create(b, b.getI32Type(), element);
-  }
-  Value high(Value element) {
-    return low(arith::ShRUIOp::create(b, element, b.i64(32)));
-  }
-  Value join(Value high, Value low) {
-    return arith::OrIOp::create(
-        b, arith::ShLIOp::create(b, i64(high), b.i64(32)), i64(low));
-  }
   Value hasBit(int64_t bit) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                  arith::AndIOp::create(b, place, b.i32(bit)),
@@ -116,13 +136,16 @@ private:
   }
   /// The element of the lane whose place differs in `mask`.
   Value across(Value element, int64_t mask) {
-    return join(b.shuffle(high(element), unsigned(mask)),
-                b.shuffle(low(element), unsigned(mask)));
+    return join(b, b.shuffle(high(b, element), unsigned(mask)),
+                b.shuffle(low(b, element), unsigned(mask)));
   }
-  /// Compares with the lane whose place differs in `distance`: the lower place
-  /// gets the larger element, or the smaller one where `ascending` holds.
-  void exchange(MutableArrayRef<Value> elements, int64_t distance,
-                Value ascending);
+  /// Compares elements of `count` neighbours whose numbers differ in
+  /// `distance`: the lower place gets the larger one, or the smaller one in
+  /// every second run.
+  void exchange(MutableArrayRef<Value> elements, int64_t count,
+                int64_t distance, int64_t run);
+  void exchangeRegisters(MutableArrayRef<Value> elements, int64_t count,
+                         int64_t distance, int64_t run);
   Value vote(Value condition, NVVM::VoteSyncKind kind) {
     Type type =
         kind == NVVM::VoteSyncKind::ballot ? b.getI32Type() : b.getI1Type();
@@ -147,51 +170,47 @@ private:
   static constexpr int64_t few = 8;
 
   ThreadBuilder &b;
-  int64_t places;
+  int64_t length, places;
   Value lane, place;
 };
 } // namespace
 
-/// Bits of numbers have the order of unsigned integers once those of positive
-/// numbers have a sign and those of negative ones are inverted.
-Value LaneSorter::pack(Value value, Value index) {
-  Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  // No zero has a sign after this.
-  Value bits = arith::BitcastOp::create(
-      b, i32, arith::AddFOp::create(b, value, b.constant(f32, 0)));
-  Value sign = arith::ShRSIOp::create(b, bits, b.i32(31));
-  Value ordered = arith::XOrIOp::create(
-      b, bits, arith::OrIOp::create(b, sign, b.i32(INT32_MIN)));
-  Value element = join(ordered, arith::XOrIOp::create(b, index, b.i32(-1)));
-  return b.select(isGreater(b, value, b.constant(f32, kLeast)), element,
-                  b.i64(0));
+void LaneSorter::exchangeRegisters(MutableArrayRef<Value> elements,
+                                   int64_t count, int64_t distance,
+                                   int64_t run) {
+  int64_t depth = count / places, step = distance / places;
+  for (auto i : llvm::seq<int64_t>(0, int64_t(elements.size()))) {
+    int64_t k = i % depth;
+    if ((k & step) != 0)
+      continue;
+    Value &first = elements[i], &second = elements[i + step];
+    Value isSorted = isLarger(first, second);
+    Value larger = b.select(isSorted, first, second);
+    second = b.select(isSorted, second, first);
+    first = larger;
+    if (run < count && (k * places & run) != 0)
+      std::swap(first, second);
+  }
 }
 
-std::pair<Value, Value> LaneSorter::unpack(Value element) {
-  Value ordered = high(element);
-  // The first bit is set of what was positive.
-  Value positive = arith::ShRSIOp::create(b, ordered, b.i32(31));
-  Value flip = arith::OrIOp::create(
-      b, arith::XOrIOp::create(b, positive, b.i32(-1)), b.i32(INT32_MIN));
-  Value value = arith::BitcastOp::create(
-      b, b.getF32Type(), arith::XOrIOp::create(b, ordered, flip));
-  Value isEmpty =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, element, b.i64(0));
-  return {b.select(isEmpty, b.constant(b.getF32Type(), -1), value),
-          arith::XOrIOp::create(b, low(element), b.i32(-1))};
-}
-
-void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t distance,
-                          Value ascending) {
+void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t count,
+                          int64_t distance, int64_t run) {
+  if (distance >= places)
+    return exchangeRegisters(elements, count, distance, run);
+  int64_t depth = llvm::divideCeil(count, places);
   Value keepsSmaller = hasBit(distance);
-  if (ascending)
-    keepsSmaller = arith::XOrIOp::create(b, keepsSmaller, ascending);
+  if (run < std::min(count, places))
+    keepsSmaller = arith::XOrIOp::create(b, keepsSmaller, hasBit(run));
   SmallVector<Value> others = llvm::map_to_vector(
       elements, [&](Value element) { return across(element, distance); });
-  for (auto [element, other] : llvm::zip_equal(elements, others)) {
+  for (auto [i, other] : llvm::enumerate(others)) {
+    Value &element = elements[i];
     Value keeps =
         arith::XOrIOp::create(b, isLarger(element, other), keepsSmaller);
-    element = b.select(keeps, element, other);
+    bool isAscending = run >= places && run < count &&
+                       (int64_t(i) % depth * places & run) != 0;
+    element = isAscending ? b.select(keeps, other, element)
+                          : b.select(keeps, element, other);
   }
 }
 
@@ -199,33 +218,33 @@ void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t distance,
 /// ascending.
 SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements,
                                     int64_t count) {
-  for (int64_t run = 2; run <= count; run *= 2) {
-    Value ascending = run < count ? hasBit(run) : Value();
+  for (int64_t run = 2; run <= count; run *= 2)
     for (int64_t distance = run / 2; distance > 0; distance /= 2)
-      exchange(elements, distance, ascending);
-  }
+      exchange(elements, count, distance, run);
   return elements;
 }
 
-/// Each place and the one opposite of it in the other group: the larger ones
-/// are a bitonic sequence of the largest.
-SmallVector<Value> LaneSorter::merge(ArrayRef<Value> first,
-                                     ArrayRef<Value> second) {
-  SmallVector<Value> elements(second);
+/// Each place of the last register and the one opposite of it in the group: the
+/// larger ones and what comes before are a bitonic sequence of the largest.
+SmallVector<Value> LaneSorter::merge(ArrayRef<Value> lists,
+                                     ArrayRef<Value> groups) {
+  SmallVector<Value> elements(lists), opposite(groups);
   if (places > 1)
-    for (Value &element : elements)
+    for (Value &element : opposite)
       element = across(element, places - 1);
-  for (auto [element, own] : llvm::zip_equal(elements, first))
-    element = b.select(isLarger(own, element), own, element);
-  for (int64_t distance = places / 2; distance > 0; distance /= 2)
-    exchange(elements, distance, Value());
+  for (auto [row, element] : llvm::enumerate(opposite)) {
+    Value &own = elements[(row + 1) * getDepth() - 1];
+    own = b.select(isLarger(own, element), own, element);
+  }
+  for (int64_t distance = length / 2; distance > 0; distance /= 2)
+    exchange(elements, length, distance, length);
   return elements;
 }
 
 Value LaneSorter::last(Value element) {
   Value source = arith::OrIOp::create(b, lane, b.i32(int32_t(places - 1)));
-  return join(b.shuffleFrom(high(element), source),
-              b.shuffleFrom(low(element), source));
+  return join(b, b.shuffleFrom(high(b, element), source),
+              b.shuffleFrom(low(b, element), source));
 }
 
 std::pair<SmallVector<Value>, Value>
@@ -314,140 +333,164 @@ int64_t LaneSorter::mergeNext(Lists &lists, int64_t first, int64_t cols,
   return groups * places;
 }
 
-/// Without places for them in shared memory, lists are in the registers of the
-/// threads that are their lanes.
-void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
-  // Rows of a thread in step.
-  constexpr int64_t mostRows = 4;
-  auto isShared = bool(tiles.values.base);
-  BlockedLayout candidates = blockedLayoutOf(op.getValues());
+/// Rows of a thread in step, of lists in one register.
+static constexpr int64_t mostRows = 4;
+
+/// Runs `body` for the rows of a tile, some of those of each group of lanes at
+/// once. Rows behind the last one are the last one.
+static void forRowsOfLanes(
+    ThreadBuilder &b, const LaneSorter &sorter, int64_t rows, int64_t threads,
+    Value tid,
+    llvm::function_ref<void(ArrayRef<Value> rows, ArrayRef<Value> exists)>
+        body) {
+  int64_t groups = threads / sorter.getPlaces();
+  Value own = b.div(tid, sorter.getPlaces());
+  int64_t atOnce = std::clamp<int64_t>(mostRows / sorter.getDepth(), 1,
+                                       llvm::divideCeil(rows, groups));
+  b.loop(b.i32(0), b.i32(int32_t(rows)), b.i32(int32_t(atOnce * groups)), {},
+         [&](Value begin, ValueRange) -> SmallVector<Value> {
+           SmallVector<Value> inside, exists;
+           for (int64_t k = 0; k < atOnce; ++k) {
+             Value row =
+                 b.add(arith::AddIOp::create(b, own, begin), k * groups);
+             exists.push_back(b.less(row, rows));
+             inside.push_back(
+                 arith::MinSIOp::create(b, row, b.i32(int32_t(rows - 1))));
+           }
+           body(inside, exists);
+           return {};
+         });
+}
+
+//===----------------------------------------------------------------------===//
+// The operations
+//===----------------------------------------------------------------------===//
+
+/// Takes candidates of some rows into their lists.
+static void mergeAll(LaneSorter &sorter, LaneSorter::Lists &lists, int64_t cols,
+                     LaneSorter::Candidates candidates) {
+  for (int64_t done = 0; done < cols;)
+    done += sorter.mergeNext(lists, done, cols, candidates);
+}
+
+Value KernelEmitter::readCandidate(TopNOp op, const SharedTile &from, Value row,
+                                   Value col) {
+  return readInside(
+      b, col, blockedLayoutOf(op.getValues()).cols, [&](Value col) {
+        return packElement(b, readShared(from, row, col),
+                           arith::AddIOp::create(b, scalar(op.getBase()), col));
+      });
+}
+
+void KernelEmitter::emitTopN(TopNOp op) {
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
-  int64_t rowsAtOnce = threads / places;
-  LaneSorter sorter(b, places, b.rem(tid, 32));
-  Value place = sorter.getPlace(), base = scalar(op.getBase());
-  /// Element `col` of a row, 0 behind the last one.
-  auto read = [&](const SharedTile &tile, Value row, Value col, int64_t cols,
-                  llvm::function_ref<Value(Value, Value)> indexOf) -> Value {
-    Value inside = arith::MinSIOp::create(b, col, b.i32(cols - 1));
-    Value element =
-        sorter.pack(readShared(tile, row, inside), indexOf(row, inside));
-    return b.select(b.less(col, cols), element, b.i64(0));
-  };
+  LaneSorter sorter(b, best.cols, tid);
+  int64_t depth = sorter.getDepth();
+  // Each thread may hold one element of a row already.
+  if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
+      best.cols == sorter.getPlaces())
+    return emitTopNInRegisters(op);
+  beginLayoutConversion();
+  SharedTile from = localStore(op.getValues());
+  SharedTile values = localStore(op.getBestValues());
+  SharedTile indices = localStore(op.getBestIndices());
+  endLocalStores();
   auto readListed = [&](Value row, Value col) {
-    return read(tiles.values, row, col, best.cols, [&](Value row, Value col) {
-      return readShared(tiles.indices, row, col);
+    return readInside(b, col, best.cols, [&](Value col) {
+      return packElement(b, readShared(values, row, col),
+                         readShared(indices, row, col));
     });
   };
-  auto readCandidate = [&](Value row, Value col) {
-    return read(tiles.from, row, col, candidates.cols,
-                [&](Value, Value col) -> Value {
-                  return arith::AddIOp::create(b, base, col);
-                });
+  auto mergeRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
+    LaneSorter::Lists lists;
+    llvm::append_range(lists.rows, rows);
+    for (Value row : rows) {
+      for (int64_t k = 0; k < depth; ++k)
+        lists.elements.push_back(readListed(row, sorter.getCol(k)));
+      lists.last.push_back(readListed(row, b.i32(int32_t(best.cols - 1))));
+    }
+    mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
+             [&](Value row, Value col) {
+               return readCandidate(op, from, row, col);
+             });
+    // Lanes of other rows do not read a list, those of its own have.
+    for (auto [i, element] : llvm::enumerate(lists.elements)) {
+      Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
+      auto [value, index] = unpackElement(b, element);
+      b.ifThen(b.both(exists[i / depth], b.less(col, best.cols)),
+               [&, value = value, index = index] {
+                 writeShared(value, values, row, col);
+                 writeShared(index, indices, row, col);
+               });
+    }
   };
-  SmallVector<Value> bestValues, bestIndices, topValues, topIndices;
-  if (!isShared) {
-    bestValues = registersOf(op.getBestValues());
-    bestIndices = registersOf(op.getBestIndices());
-  }
+  forRowsOfLanes(b, sorter, best.rows, threads, tid, mergeRows);
+  endLocalStores();
+  readBack(op.getTopValues(), values);
+  readBack(op.getTopIndices(), indices);
+}
+
+/// Lists are in the registers of the threads that are their lanes.
+void KernelEmitter::emitTopNInRegisters(TopNOp op) {
+  SharedTile from = share(op.getValuesMutable());
+  BlockedLayout best = blockedLayoutOf(op.getBestValues());
+  LaneSorter sorter(b, best.cols, tid);
+  int64_t rowsAtOnce = threads / sorter.getPlaces();
+  SmallVector<Value> bestValues = registersOf(op.getBestValues());
+  SmallVector<Value> bestIndices = registersOf(op.getBestIndices());
+  SmallVector<Value> topValues, topIndices;
   int64_t ownRows = llvm::divideCeil(best.rows, rowsAtOnce);
   for (int64_t done = 0; done < ownRows; done += mostRows) {
     LaneSorter::Lists lists;
-    int64_t end = std::min(done + mostRows, ownRows);
-    for (int64_t k = done; k < end; ++k) {
-      Value row = arith::MinSIOp::create(
-          b, b.add(b.div(tid, places), k * rowsAtOnce), b.i32(best.rows - 1));
-      Value element = isShared ? readListed(row, place)
-                               : sorter.pack(bestValues[k], bestIndices[k]);
-      lists.rows.push_back(row);
-      lists.elements.push_back(element);
-      lists.last.push_back(isShared ? readListed(row, b.i32(best.cols - 1))
-                                    : sorter.last(element));
+    for (int64_t k = done; k < std::min(done + mostRows, ownRows); ++k) {
+      lists.rows.push_back(arith::MinSIOp::create(
+          b, b.add(b.div(tid, sorter.getPlaces()), k * rowsAtOnce),
+          b.i32(int32_t(best.rows - 1))));
+      lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
+      lists.last.push_back(sorter.last(lists.elements.back()));
     }
-    for (int64_t c = 0; c < candidates.cols;)
-      c += sorter.mergeNext(lists, c, candidates.cols, readCandidate);
-    for (int64_t k = done; k < end; ++k) {
-      auto [value, index] = sorter.unpack(lists.elements[k - done]);
+    mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
+             [&](Value row, Value col) {
+               return readCandidate(op, from, row, col);
+             });
+    for (Value element : lists.elements) {
+      auto [value, index] = unpackElement(b, element);
       topValues.push_back(value);
       topIndices.push_back(index);
     }
   }
-  if (!isShared) {
-    registers[op.getTopValues()] = std::move(topValues);
-    registers[op.getTopIndices()] = std::move(topIndices);
-    return;
-  }
-  for (int64_t k = 0; k < ownRows; ++k) {
-    Value row = b.add(b.div(tid, places), k * rowsAtOnce);
-    Value exists =
-        (k + 1) * rowsAtOnce > best.rows ? b.less(row, best.rows) : Value();
-    b.ifThen(b.both(exists, b.less(place, best.cols)), [&, k = k] {
-      writeShared(topValues[k], tiles.topValues, row, place);
-      writeShared(topIndices[k], tiles.topIndices, row, place);
-    });
-  }
+  registers[op.getTopValues()] = std::move(topValues);
+  registers[op.getTopIndices()] = std::move(topIndices);
 }
 
-//===----------------------------------------------------------------------===//
-// In shared memory
-//===----------------------------------------------------------------------===//
-
-/// How many of the elements of a row meet a condition.
-Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
-                                function_ref<Value(Value, Value)> meets) {
-  return b.loop(b.i32(0), b.i32(cols), b.i32(1), {b.i32(0)},
-                [&](Value col, ValueRange count) -> SmallVector<Value> {
-                  Value counts = meets(readShared(tile, row, col), col);
-                  Value more = b.add(count[0], 1);
-                  return {b.select(counts, more, count[0])};
-                })[0];
-}
-
-/// Every element, of the list or a candidate, counts those that come before it:
-/// larger ones, and equal ones of the list or further left. That is its place,
-/// if the list is long enough.
-void KernelEmitter::emitTopNByCounting(TopNOp op, const TopNTiles &tiles) {
-  BlockedLayout candidates = blockedLayoutOf(op.getValues());
-  BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  const SharedTile &from = tiles.from, &values = tiles.values,
-                   &indices = tiles.indices;
-  const SharedTile &topValues = tiles.topValues, &topIndices = tiles.topIndices;
-  Value base = scalar(op.getBase());
-  Value least = b.constant(b.getF32Type(), kLeast);
-  auto put = [&](Value row, Value place, Value value, Value index) {
-    b.ifThen(b.less(place, best.cols), [&] {
-      writeShared(value, topValues, row, place);
-      writeShared(index, topIndices, row, place);
-    });
+/// Numbers in ascending order are complements in descending order.
+void KernelEmitter::emitSort(SortOp op) {
+  BlockedLayout blocked = blockedLayoutOf(op.getInput());
+  LaneSorter sorter(b, blocked.cols, tid);
+  int64_t depth = sorter.getDepth();
+  beginLayoutConversion();
+  SharedTile shared = localStore(op.getInput());
+  endLocalStores();
+  auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
+    SmallVector<Value> elements;
+    for (Value row : rows)
+      for (int64_t k = 0; k < depth; ++k)
+        elements.push_back(readInside(
+            b, sorter.getCol(k), blocked.cols, [&](Value col) -> Value {
+              Value number = readShared(shared, row, col);
+              return arith::ExtUIOp::create(b, b.getI64Type(),
+                                            complement(b, number));
+            }));
+    elements = sorter.sort(std::move(elements), sorter.getLength());
+    for (auto [i, element] : llvm::enumerate(elements)) {
+      Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
+      b.ifThen(b.both(exists[i / depth], b.less(col, blocked.cols)),
+               [&, element = element] {
+                 writeShared(complement(b, low(b, element)), shared, row, col);
+               });
+    }
   };
-  forPieces(best.rows * best.cols, best.cols, [&](Value row, Value col) {
-    Value value = readShared(values, row, col);
-    Value larger =
-        countInRow(from, row, candidates.cols, [&](Value x, Value) -> Value {
-          return b.both(isGreater(b, x, least), isGreater(b, x, value));
-        });
-    put(row, arith::AddIOp::create(b, col, larger), value,
-        readShared(indices, row, col));
-  });
-  forPieces(
-      candidates.rows * candidates.cols, candidates.cols,
-      [&](Value row, Value col) {
-        Value value = readShared(from, row, col);
-        b.ifThen(isGreater(b, value, least), [&] {
-          Value before =
-              countInRow(values, row, best.cols, [&](Value x, Value) -> Value {
-                return compare(b, arith::CmpFPredicate::OGE, x, value);
-              });
-          Value larger = countInRow(
-              from, row, candidates.cols, [&](Value x, Value c) -> Value {
-                Value isLeft =
-                    arith::CmpIOp::create(b, arith::CmpIPredicate::slt, c, col);
-                Value isEqual = compare(b, arith::CmpFPredicate::OEQ, x, value);
-                return arith::OrIOp::create(b, isGreater(b, x, value),
-                                            b.both(isEqual, isLeft));
-              });
-          put(row, arith::AddIOp::create(b, before, larger), value,
-              arith::AddIOp::create(b, base, col));
-        });
-      });
+  forRowsOfLanes(b, sorter, blocked.rows, threads, tid, sortRows);
+  endLocalStores();
+  readBack(op.getResult(), shared);
 }

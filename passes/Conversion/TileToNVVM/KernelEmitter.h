@@ -151,23 +151,15 @@ private:
   void emitDot(tile::DotOp op);
   void emitTranspose(tile::TransposeOp op);
   void emitAny(tile::AnyOp op);
-  void emitSort(tile::SortOp op);
-  /// Runs `body` for each row that this thread has to do alone.
-  void forOwnRows(int64_t rows, llvm::function_ref<void(mlir::Value)> body);
   void readBack(mlir::Value tile, const SharedTile &from);
 
   // EmitTopN.cpp
-  /// In shared memory: candidates, the lists so far, and those to come.
-  struct TopNTiles {
-    SharedTile from, values, indices, topValues, topIndices;
-  };
   void emitTopN(tile::TopNOp op);
-  void emitTopNInLanes(tile::TopNOp op, const TopNTiles &tiles);
-  void emitTopNByCounting(tile::TopNOp op, const TopNTiles &tiles);
-  mlir::Value countInRow(
-      const SharedTile &tile, mlir::Value row, int64_t cols,
-      llvm::function_ref<mlir::Value(mlir::Value element, mlir::Value col)>
-          meets);
+  void emitTopNInRegisters(tile::TopNOp op);
+  /// A packed candidate, 0 behind the end of its row.
+  mlir::Value readCandidate(tile::TopNOp op, const SharedTile &from,
+                            mlir::Value row, mlir::Value col);
+  void emitSort(tile::SortOp op);
 
   // EmitReduce.cpp
   void emitReduce(tile::ReduceOp op);
