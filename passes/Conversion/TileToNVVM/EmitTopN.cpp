@@ -74,11 +74,15 @@ static std::pair<Value, Value> unpackElement(ThreadBuilder &b, Value element) {
           complement(b, low(b, element))};
 }
 
-/// Element `col` of a row of `cols`, 0 behind the last one.
-static Value readInside(ThreadBuilder &b, Value col, int64_t cols,
-                        llvm::function_ref<Value(Value)> read) {
-  Value inside = arith::MinSIOp::create(b, col, b.i32(int32_t(cols - 1)));
-  return b.select(b.less(col, cols), read(inside), b.i64(0));
+/// An element that no other thread may read, 0 if it does not exist; null is
+/// true.
+static Value readOwn(ThreadBuilder &b, Value exists,
+                     llvm::function_ref<Value()> read) {
+  if (!exists)
+    return read();
+  return b.ifElse(
+      exists, b.getI64Type(), [&] { return SmallVector<Value>{read()}; },
+      [&] { return SmallVector<Value>{b.i64(0)}; })[0];
 }
 
 //===----------------------------------------------------------------------===//
@@ -91,10 +95,10 @@ namespace {
 /// rows in step, so that a row does not wait for its own exchanges.
 class LaneSorter {
 public:
-  /// Lists of at least `cols` elements, in groups of up to 32 lanes. Both
-  /// numbers are powers of two.
+  /// Lists of `cols` elements, filled up to a power of two, in groups of up to
+  /// 32 lanes.
   LaneSorter(ThreadBuilder &b, int64_t cols, Value tid)
-      : b(b), length(int64_t(llvm::bit_ceil(uint64_t(cols)))),
+      : b(b), cols(cols), length(int64_t(llvm::bit_ceil(uint64_t(cols)))),
         places(std::min<int64_t>(length, 32)), lane(b.rem(tid, 32)),
         place(b.rem(lane, places)) {}
 
@@ -104,14 +108,18 @@ public:
   int64_t getDepth() const { return length / places; }
   /// The number of an element of this lane in its list.
   Value getCol(int64_t k) { return b.add(place, k % getDepth() * places); }
+  /// Whether there is an element `col` in a row that exists. Null is true.
+  Value isInside(Value isRow, Value col) {
+    return b.both(isRow, cols < length ? b.less(col, cols) : Value());
+  }
 
   /// Sorts `count` neighbours each, a power of two; those of more than one
   /// register lie one after the other.
   SmallVector<Value> sort(SmallVector<Value> elements, int64_t count);
   /// The first of sorted lists and of sorted groups, sorted.
   SmallVector<Value> merge(ArrayRef<Value> lists, ArrayRef<Value> groups);
-  /// What the last lane of a group holds.
-  Value last(Value element);
+  /// Element `number` of a list.
+  Value get(ArrayRef<Value> list, int64_t number);
 
   /// The lists of some rows, sorted: registers of the first row, of the second
   /// .., and the last element of each.
@@ -170,7 +178,7 @@ private:
   static constexpr int64_t few = 8;
 
   ThreadBuilder &b;
-  int64_t length, places;
+  int64_t cols, length, places;
   Value lane, place;
 };
 } // namespace
@@ -241,8 +249,10 @@ SmallVector<Value> LaneSorter::merge(ArrayRef<Value> lists,
   return elements;
 }
 
-Value LaneSorter::last(Value element) {
-  Value source = arith::OrIOp::create(b, lane, b.i32(int32_t(places - 1)));
+Value LaneSorter::get(ArrayRef<Value> list, int64_t number) {
+  Value element = list[number / places];
+  Value first = arith::SubIOp::create(b, lane, place);
+  Value source = b.add(first, number % places);
   return join(b, b.shuffleFrom(high(b, element), source),
               b.shuffleFrom(low(b, element), source));
 }
@@ -337,7 +347,7 @@ int64_t LaneSorter::mergeNext(Lists &lists, int64_t first, int64_t cols,
 static constexpr int64_t mostRows = 4;
 
 /// Runs `body` for the rows of a tile, some of those of each group of lanes at
-/// once. Rows behind the last one are the last one.
+/// once, and whether they exist: others are the last one. Null is true.
 static void forRowsOfLanes(
     ThreadBuilder &b, const LaneSorter &sorter, int64_t rows, int64_t threads,
     Value tid,
@@ -353,7 +363,8 @@ static void forRowsOfLanes(
            for (int64_t k = 0; k < atOnce; ++k) {
              Value row =
                  b.add(arith::AddIOp::create(b, own, begin), k * groups);
-             exists.push_back(b.less(row, rows));
+             exists.push_back(rows % (atOnce * groups) ? b.less(row, rows)
+                                                       : Value());
              inside.push_back(
                  arith::MinSIOp::create(b, row, b.i32(int32_t(rows - 1))));
            }
@@ -375,11 +386,12 @@ static void mergeAll(LaneSorter &sorter, LaneSorter::Lists &lists, int64_t cols,
 
 Value KernelEmitter::readCandidate(TopNOp op, const SharedTile &from, Value row,
                                    Value col) {
-  return readInside(
-      b, col, blockedLayoutOf(op.getValues()).cols, [&](Value col) {
-        return packElement(b, readShared(from, row, col),
-                           arith::AddIOp::create(b, scalar(op.getBase()), col));
-      });
+  int64_t cols = blockedLayoutOf(op.getValues()).cols;
+  Value inside = arith::MinSIOp::create(b, col, b.i32(int32_t(cols - 1)));
+  Value index = arith::AddIOp::create(b, scalar(op.getBase()), inside);
+  return b.select(b.less(col, cols),
+                  packElement(b, readShared(from, row, inside), index),
+                  b.i64(0));
 }
 
 void KernelEmitter::emitTopN(TopNOp op) {
@@ -395,29 +407,29 @@ void KernelEmitter::emitTopN(TopNOp op) {
   SharedTile values = localStore(op.getBestValues());
   SharedTile indices = localStore(op.getBestIndices());
   endLocalStores();
-  auto readListed = [&](Value row, Value col) {
-    return readInside(b, col, best.cols, [&](Value col) {
-      return packElement(b, readShared(values, row, col),
-                         readShared(indices, row, col));
-    });
-  };
   auto mergeRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
     LaneSorter::Lists lists;
     llvm::append_range(lists.rows, rows);
-    for (Value row : rows) {
-      for (int64_t k = 0; k < depth; ++k)
-        lists.elements.push_back(readListed(row, sorter.getCol(k)));
-      lists.last.push_back(readListed(row, b.i32(int32_t(best.cols - 1))));
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
+      for (int64_t k = 0; k < depth; ++k) {
+        Value col = sorter.getCol(k);
+        lists.elements.push_back(
+            readOwn(b, sorter.isInside(isRow, col), [&, row = row] {
+              return packElement(b, readShared(values, row, col),
+                                 readShared(indices, row, col));
+            }));
+      }
+      lists.last.push_back(
+          sorter.get(ArrayRef(lists.elements).take_back(depth), best.cols - 1));
     }
     mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
              [&](Value row, Value col) {
                return readCandidate(op, from, row, col);
              });
-    // Lanes of other rows do not read a list, those of its own have.
     for (auto [i, element] : llvm::enumerate(lists.elements)) {
       Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
       auto [value, index] = unpackElement(b, element);
-      b.ifThen(b.both(exists[i / depth], b.less(col, best.cols)),
+      b.ifThen(sorter.isInside(exists[i / depth], col),
                [&, value = value, index = index] {
                  writeShared(value, values, row, col);
                  writeShared(index, indices, row, col);
@@ -447,7 +459,7 @@ void KernelEmitter::emitTopNInRegisters(TopNOp op) {
           b, b.add(b.div(tid, sorter.getPlaces()), k * rowsAtOnce),
           b.i32(int32_t(best.rows - 1))));
       lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
-      lists.last.push_back(sorter.last(lists.elements.back()));
+      lists.last.push_back(sorter.get(lists.elements.back(), best.cols - 1));
     }
     mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
              [&](Value row, Value col) {
@@ -473,21 +485,22 @@ void KernelEmitter::emitSort(SortOp op) {
   endLocalStores();
   auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
     SmallVector<Value> elements;
-    for (Value row : rows)
-      for (int64_t k = 0; k < depth; ++k)
-        elements.push_back(readInside(
-            b, sorter.getCol(k), blocked.cols, [&](Value col) -> Value {
-              Value number = readShared(shared, row, col);
-              return arith::ExtUIOp::create(b, b.getI64Type(),
-                                            complement(b, number));
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists))
+      for (int64_t k = 0; k < depth; ++k) {
+        Value col = sorter.getCol(k);
+        elements.push_back(
+            readOwn(b, sorter.isInside(isRow, col), [&, row = row]() -> Value {
+              return arith::ExtUIOp::create(
+                  b, b.getI64Type(),
+                  complement(b, readShared(shared, row, col)));
             }));
+      }
     elements = sorter.sort(std::move(elements), sorter.getLength());
     for (auto [i, element] : llvm::enumerate(elements)) {
       Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
-      b.ifThen(b.both(exists[i / depth], b.less(col, blocked.cols)),
-               [&, element = element] {
-                 writeShared(complement(b, low(b, element)), shared, row, col);
-               });
+      b.ifThen(sorter.isInside(exists[i / depth], col), [&, element = element] {
+        writeShared(complement(b, low(b, element)), shared, row, col);
+      });
     }
   };
   forRowsOfLanes(b, sorter, blocked.rows, threads, tid, sortRows);
