@@ -229,10 +229,10 @@ static bool broadcastInto(ArrayRef<int64_t> shape,
   return true;
 }
 
-/// Shared by load and store: one index per dimension, and index tiles that
-/// broadcast to the shape of the value.
-static LogicalResult verifyAccess(Operation *op, MemRefType ref,
-                                  ValueRange indices, Type value) {
+/// One index per dimension, and index tiles that broadcast to the shape of the
+/// value.
+LogicalResult nsa::tile::verifyAccess(Operation *op, MemRefType ref,
+                                      ValueRange indices, Type value) {
   if (static_cast<int64_t>(indices.size()) != ref.getRank())
     return op->emitOpError("has ") << indices.size() << " indices for "
                                    << ref.getRank() << " dimensions";

@@ -22,4 +22,13 @@
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileOps.h.inc"
 
+namespace nsa::tile {
+
+/// Checks an access to elements of `ref` that make a value of type `value`, by
+/// the rules of `tile.load`.
+mlir::LogicalResult verifyAccess(mlir::Operation *op, mlir::MemRefType ref,
+                                 mlir::ValueRange indices, mlir::Type value);
+
+} // namespace nsa::tile
+
 #endif // NSA_DIALECTS_TILE_TILEOPS_H

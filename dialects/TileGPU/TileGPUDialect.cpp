@@ -18,6 +18,9 @@ using namespace nsa::tile_gpu;
 #define GET_ATTRDEF_CLASSES
 #include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "dialects/TileGPU/TileGPUTypes.cpp.inc"
+
 static constexpr int64_t kWarp = 32;
 
 void TileGPUDialect::initialize() {
@@ -25,10 +28,47 @@ void TileGPUDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
       >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/TileGPU/TileGPUTypes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialects/TileGPU/TileGPUOps.cpp.inc"
       >();
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+Type MemDescType::parse(AsmParser &parser) {
+  SmallVector<int64_t> shape;
+  Type elementType;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseLess() ||
+      parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+      parser.parseType(elementType) || parser.parseGreater())
+    return {};
+  return MemDescType::getChecked([&] { return parser.emitError(loc); },
+                                 parser.getContext(), shape, elementType);
+}
+
+void MemDescType::print(AsmPrinter &printer) const {
+  printer << '<';
+  printer.printDimensionList(getShape());
+  printer << 'x' << getElementType() << '>';
+}
+
+LogicalResult MemDescType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  ArrayRef<int64_t> shape, Type elementType) {
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
+    return emitError()
+           << "a memdesc has rows and columns, at least one of each";
+  if (!elementType.isBF16() && !elementType.isF16())
+    return emitError() << "element type " << elementType
+                       << " of a memdesc is not bf16 or f16";
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -12,6 +12,9 @@
 
 #include "dialects/TileGPU/TileGPUEnums.h.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "dialects/TileGPU/TileGPUTypes.h.inc"
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/TileGPU/TileGPUAttrs.h.inc"
 

@@ -21,6 +21,10 @@ def TileGPU_Dialect : Dialect {
     | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply MMA tiles |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
 
+    What `tile-gpu-promote-to-shared` makes of loads of `#tile.shared`: buffers
+    (`tile_gpu.alloc`), copies to them (`tile_gpu.async_copy`), and the tiles
+    that operations read there (`tile_gpu.local_view`).
+
     What `nsa-tile-to-nvvm` writes on the code of the threads, for
     `tile-gpu-insert-barriers`, which removes it:
 
@@ -33,6 +37,7 @@ def TileGPU_Dialect : Dialect {
     the same pass removes them) and where they wait.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let hasOperationAttrVerify = 1;
 }
 
@@ -63,6 +68,26 @@ def TileGPU_BlockedAttr : TileGPU_Attr<"Blocked", "blocked", [
   }];
   let parameters = (ins "int64_t":$threads, "int64_t":$threads_per_row,
                         "int64_t":$width);
+}
+
+def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
+  let mnemonic = "memdesc";
+  let summary = "a buffer in the shared memory of a block";
+  let description = [{
+    `!tile_gpu.memdesc<64x32xbf16>` has 64 rows and 32 columns of 16-bit
+    elements. How they lie there is an attribute of the `tile_gpu.alloc` that
+    makes it.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$shape,
+                        "::mlir::Type":$elementType);
+  let builders = [
+    TypeBuilderWithInferredContext<(ins "::llvm::ArrayRef<int64_t>":$shape,
+                                        "::mlir::Type":$elementType), [{
+      return $_get(elementType.getContext(), shape, elementType);
+    }]>
+  ];
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
 }
 
 def TileGPU_MmaAttr : TileGPU_Attr<"Mma", "mma"> {

@@ -41,6 +41,48 @@ static LogicalResult verifySums(Operation *op) {
   return op->emitOpError("has no sums");
 }
 
+/// The tile that lies in a buffer.
+static nsa::tile::TileType getTileType(MemDescType buffer) {
+  return nsa::tile::TileType::get(
+      buffer.getShape(), buffer.getElementType(),
+      nsa::tile::SharedAttr::get(buffer.getContext()));
+}
+
+LogicalResult AllocOp::verify() {
+  auto swizzle = int64_t(getSwizzle());
+  // Rows are filled up to whole vectors of two.
+  int64_t bytes = llvm::alignTo(getBuffer().getType().getShape()[1], 16) * 2;
+  if ((swizzle == 32 || swizzle == 64 || swizzle == 128) &&
+      bytes % swizzle == 0)
+    return success();
+  return emitOpError("has a swizzle of ")
+         << swizzle << " bytes, not one of 32, 64 and 128 that divides the "
+         << bytes << " of a row";
+}
+
+nsa::tile::TileType AsyncCopyOp::getTileType() {
+  return ::getTileType(getBuffer().getType());
+}
+
+LogicalResult AsyncCopyOp::verify() {
+  int64_t cols = getTileType().getCols();
+  auto width = int64_t(getWidth());
+  if (width < 1 || width > 8 || !llvm::isPowerOf2_64(getWidth()) ||
+      (width > 1 && cols % width != 0))
+    return emitOpError("moves ")
+           << width << " elements at once, not 1, 2, 4 or 8 that divide the "
+           << cols << " columns";
+  return nsa::tile::verifyAccess(*this, cast<MemRefType>(getRef().getType()),
+                                 getIndices(), getTileType());
+}
+
+LogicalResult LocalViewOp::verify() {
+  if (getTile().getType() == ::getTileType(getBuffer().getType()))
+    return success();
+  return emitOpError("shows ") << getTile().getType() << ", not "
+                               << ::getTileType(getBuffer().getType());
+}
+
 LogicalResult SharedAccessOp::verify() {
   return verifyPiece(*this, getBytes(), getOffset());
 }

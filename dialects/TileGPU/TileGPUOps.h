@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_TILEGPU_TILEGPUOPS_H
 #define NSA_DIALECTS_TILEGPU_TILEGPUOPS_H
 
+#include "dialects/Tile/TileOps.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_TILEGPU_TILEGPUOPS_TD
 #define NSA_DIALECTS_TILEGPU_TILEGPUOPS_TD
 
+include "dialects/Tile/TileTypes.td"
 include "dialects/TileGPU/TileGPUDialect.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -16,6 +17,78 @@ class TileGPU_Enum<string name, string summary, list<I32EnumAttrCase> cases>
     : I32EnumAttr<name, summary, cases> {
   let cppNamespace = "::nsa::tile_gpu";
   let genSpecializedAttr = 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+def TileGPU_AllocOp : Op<TileGPU_Dialect, "alloc", []> {
+  let summary = "a buffer in shared memory";
+  let description = [{
+    Its columns are cut into parts of `swizzle` bytes, which lie one after
+    another, each row by row; within a part vectors of 16 bytes are permuted as
+    TMA and wgmma do it with a swizzle of as many bytes. It is free after the
+    last use of what is there.
+
+    Example:
+
+    ```mlir
+    %k = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
+    ```
+  }];
+  let arguments = (ins I64Attr:$swizzle);
+  let results = (outs Res<TileGPU_MemDescType, "", [MemAlloc]>:$buffer);
+  let assemblyFormat = "`swizzle` $swizzle attr-dict `:` qualified(type($buffer))";
+  let hasVerifier = 1;
+}
+
+def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", []> {
+  let summary = "copy elements of global memory to a buffer";
+  let description = [{
+    The elements that `tile.load` reads at these indices. Threads move `width`
+    of them at once, 2, 4 or 8, by asynchronous copies; of one, by which there
+    are none, they load and store each.
+
+    Example:
+
+    ```mlir
+    tile_gpu.async_copy %ref[%b, %rows, %h, %cols] to %k width 8
+        : memref<1x256x4x64xbf16>, (i32, !tile.tile<64x1xi32, #tile.rematerialized>, i32, !tile.tile<1x64xi32, #tile.rematerialized>)
+        to !tile_gpu.memdesc<64x64xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<AnyStaticShapeMemRef, "", [MemRead]>:$ref,
+                       Variadic<Tile_Index>:$indices,
+                       Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
+                       I64Attr:$width);
+  let assemblyFormat = [{
+    $ref `[` $indices `]` `to` $buffer `width` $width attr-dict `:` type($ref)
+    `,` `(` type($indices) `)` `to` qualified(type($buffer))
+  }];
+  let extraClassDeclaration = [{
+    /// The tile that is copied.
+    ::nsa::tile::TileType getTileType();
+    bool isAsync() { return getWidth() > 1; }
+  }];
+  let hasVerifier = 1;
+}
+
+def TileGPU_LocalViewOp : Op<TileGPU_Dialect, "local_view", [Pure]> {
+  let summary = "a buffer as the tile that operations read there";
+  let description = [{
+    Example:
+
+    ```mlir
+    %t = tile_gpu.local_view %k : !tile_gpu.memdesc<64x64xbf16> -> !tile.tile<64x64xbf16, #tile.shared>
+    ```
+  }];
+  let arguments = (ins TileGPU_MemDescType:$buffer);
+  let results = (outs Tile_AnyTile:$tile);
+  let assemblyFormat = [{
+    $buffer attr-dict `:` qualified(type($buffer)) `->` qualified(type($tile))
+  }];
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -797,7 +797,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.flatten, nn.unflatten, nn.all_reduce, nn.slice_shard, nn.all_gather, func | kernels hold no nsa and nn |
     | buffer, schedule, collective | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
-    | layout | as plan | of GPUs; tiles in kernels have layouts |
+    | layout | as plan | of GPUs; tiles in kernels have layouts, those in shared memory buffers |
     | nvvm | as plan | of GPUs; kernels are functions in the LLVM and NVVM dialects |
     | binary | as plan | no tile kernels |
   }];

@@ -89,9 +89,12 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Schedule:
   case Phase::Collective:
   case Phase::Plan:
-  case Phase::Layout:
     return {{"builtin.module", "rt", "tile.kernel"},
             {"tile", "arith", "math", "scf"}};
+  case Phase::Layout:
+    return {{"builtin.module", "rt", "tile.kernel"},
+            {"tile", "tile_gpu.alloc", "tile_gpu.async_copy",
+             "tile_gpu.local_view", "arith", "math", "scf"}};
   case Phase::NVVM:
     return {{"builtin.module", "rt", "llvm", "nvvm"}, {}};
   case Phase::Binary:

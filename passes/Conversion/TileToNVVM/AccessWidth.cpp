@@ -56,6 +56,14 @@ int64_t nsa::cuda::getAlignment(Value ref) {
              : int64_t(type.getElementTypeBitWidth() / 8);
 }
 
+std::optional<nsa::cuda::ReadAccess> nsa::cuda::getReadAccess(Operation *op) {
+  if (auto load = dyn_cast<LoadOp>(op))
+    return ReadAccess(load);
+  if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
+    return ReadAccess(copy);
+  return std::nullopt;
+}
+
 Value nsa::cuda::getArgument(Value ref) {
   while (auto view = ref.getDefiningOp<ViewOp>())
     ref = view.getRef();

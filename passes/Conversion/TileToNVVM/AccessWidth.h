@@ -3,9 +3,30 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H
 
-#include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 
 namespace nsa::cuda {
+
+/// What is read of memory: a load, or a copy to shared memory.
+struct ReadAccess {
+  ReadAccess(tile::LoadOp load)
+      : op(load), ref(load.getRef()), indices(load.getIndices()),
+        type(load.getType()), target(load.getResult()) {}
+  ReadAccess(tile_gpu::AsyncCopyOp copy)
+      : op(copy), ref(copy.getRef()), indices(copy.getIndices()),
+        type(copy.getTileType()), target(copy.getBuffer()) {}
+
+  mlir::Operation *op;
+  mlir::Value ref;
+  mlir::OperandRange indices;
+  /// Of what is read: a tile, or a scalar.
+  mlir::Type type;
+  /// Where it is afterwards: the loaded tile, or the buffer.
+  mlir::Value target;
+};
+
+/// Nothing of other operations.
+std::optional<ReadAccess> getReadAccess(mlir::Operation *op);
 
 /// The kernel's argument that `ref` shows.
 mlir::Value getArgument(mlir::Value ref);

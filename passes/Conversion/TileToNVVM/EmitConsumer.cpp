@@ -31,12 +31,10 @@ void KernelEmitter::consumerRelease(Value stage) {
 /// Waits for a tile of the whole program.
 void KernelEmitter::takeStationary(size_t number) {
   const ProducerPlan::Copy &copy = producer.stationary[number];
-  LoadOp load = copy.load;
+  Value buffer = copy.access.target;
   waitPhase(stationaryBarrier(number), b.i32(0));
-  sharedBuffers.try_emplace(
-      load.getResult(),
-      SharedBuffer{
-          SharedShape(cast<TileType>(load.getType())), copy.offset, {}});
+  sharedBuffers.try_emplace(buffer,
+                            SharedBuffer{SharedShape(buffer), copy.offset, {}});
 }
 
 /// Lets the tiles that a loop copies lie in `stage` of the pipeline.
@@ -44,14 +42,13 @@ void KernelEmitter::selectStage(ArrayRef<ProducerPlan::Copy> copies,
                                 Value stage) {
   Value stageOffset = b.mul(stage, producer.stageBytes);
   for (const ProducerPlan::Copy &copy : copies) {
-    Value tile = copy.load->getResult(0);
+    Value target = copy.access.target;
     int64_t offset = pipelineState.offset + copy.offset;
-    if (isShared(tile.getType()))
+    if (isa<tile_gpu::MemDescType>(target.getType()))
       sharedBuffers.insert_or_assign(
-          tile, SharedBuffer{SharedShape(cast<TileType>(tile.getType())),
-                             offset, stageOffset});
+          target, SharedBuffer{SharedShape(target), offset, stageOffset});
     else
-      stagedVectors[tile] = {offset, stageOffset};
+      stagedVectors[target] = {offset, stageOffset};
   }
 }
 
@@ -96,7 +93,7 @@ LogicalResult KernelEmitter::emitConsumerLoop(scf::ForOp op) {
     Value stage = pipelineState.stage, phase = pipelineState.phase;
     waitPhase(stageBarrier(stage, true), phase);
     for (const ProducerPlan::Copy &copy : copies)
-      markGlobal(copy.load);
+      markGlobal(copy.access.op);
     FailureOr<SmallVector<Value>> yielded = emitIteration(loop, own, stage);
     if (failed(yielded)) {
       result = failure();
@@ -170,7 +167,7 @@ KernelEmitter::findLateProduct(scf::ForOp loop,
       !isa<scf::YieldOp>(*last->user_begin()) ||
       last.getAcc().getDefiningOp<SplatOp>() ||
       !llvm::any_of(copies, [&](const ProducerPlan::Copy &copy) {
-        return copy.load == last.getB().getDefiningOp();
+        return copy.access.target == getBuffer(last.getB());
       }))
     return {};
   unsigned number = last->use_begin()->getOperandNumber();

@@ -10,7 +10,7 @@ void KernelEmitter::emitConvert(ConvertOp op) {
   if (op.getInput().getType() == op.getType()) {
     if (isShared(op.getType()))
       sharedBuffers.try_emplace(op.getResult(),
-                                sharedBuffers.at(op.getInput()));
+                                sharedBuffers.at(getBuffer(op.getInput())));
     else
       registers[op.getResult()] = registersOf(op.getInput());
     return;
@@ -30,7 +30,8 @@ void KernelEmitter::convertToShared(ConvertOp op) {
   if (op->use_empty())
     return;
   Value input = op.getInput();
-  SharedBuffer tile = makeSharedBuffer(op.getResult());
+  SharedBuffer tile =
+      makeSharedBuffer(op.getResult(), SharedShape(op.getType()));
   markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
   if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked())
     return storeMma(input, tile);
@@ -110,7 +111,7 @@ void KernelEmitter::convertToMma(ConvertOp op) {
   SmallVector<Value> values;
   if (isShared(input.getType())) {
     markShared(input, tile_gpu::SharedAccessKind::Read);
-    SharedBuffer tile = sharedBuffers.at(input);
+    SharedBuffer tile = sharedBuffers.at(getBuffer(input));
     if (layout.isPacked() && layout.rows > 1) {
       registers[op.getResult()] = loadMma(tile, layout);
       return;
@@ -178,7 +179,7 @@ void KernelEmitter::convertToBlocked(ConvertOp op) {
     return readBack(op.getResult(), from);
   }
   markShared(input, tile_gpu::SharedAccessKind::Read);
-  SharedBuffer tile = sharedBuffers.at(input);
+  SharedBuffer tile = sharedBuffers.at(getBuffer(input));
   BlockedLayout blocked = blockedLayoutOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];
   Type element = cast<TileType>(op.getType()).getElementType();

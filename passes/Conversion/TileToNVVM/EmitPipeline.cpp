@@ -44,23 +44,24 @@ static bool readsSharedBuffers(Operation *op) {
 /// The tiles of a loop lie together.
 void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   int64_t bytes = 0;
-  for (LoadOp load : prefetch.loads) {
-    SharedShape shape(cast<TileType>(load.getType()));
-    sharedBuffers.try_emplace(load.getResult(), SharedBuffer{shape, bytes, {}});
-    bytes += getPlaceBytes(load);
+  for (tile_gpu::AsyncCopyOp copy : prefetch.copies) {
+    sharedBuffers.try_emplace(
+        copy.getBuffer(),
+        SharedBuffer{SharedShape(copy.getBuffer()), bytes, {}});
+    bytes += getPlaceBytes(copy.getBuffer());
   }
   int64_t lineStart = bytes;
   for (LoadOp load : prefetch.lines)
-    bytes += getPlaceBytes(load);
+    bytes += getPlaceBytes(load.getResult());
   bytes = llvm::alignTo(bytes, SharedPool::alignment);
   unsigned depth = chooseDepth(loop, bytes);
-  Pipeline pipeline{prefetch.loads, prefetch.lines,
+  Pipeline pipeline{prefetch.copies, prefetch.lines,
                     pool.allocate(depth * bytes), bytes, depth};
-  for (LoadOp load : prefetch.loads)
-    sharedBuffers.find(load.getResult())->second.offset += pipeline.offset;
+  for (tile_gpu::AsyncCopyOp copy : prefetch.copies)
+    sharedBuffers.find(copy.getBuffer())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
     stagedVectors[load.getResult()] = {pipeline.offset + lineStart, {}};
-    lineStart += getPlaceBytes(load);
+    lineStart += getPlaceBytes(load.getResult());
   }
   pipelines.push_back(std::move(pipeline));
 }
@@ -75,8 +76,8 @@ void KernelEmitter::endPipeline() {
 }
 
 void KernelEmitter::selectStage(Value stage) {
-  for (LoadOp load : pipelines.back().loads)
-    sharedBuffers.find(load.getResult())->second.stage = stage;
+  for (tile_gpu::AsyncCopyOp copy : pipelines.back().copies)
+    sharedBuffers.find(copy.getBuffer())->second.stage = stage;
   for (LoadOp load : pipelines.back().lines)
     stagedVectors[load.getResult()].stage = stage;
 }
@@ -151,8 +152,8 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
   selectStage(stage);
   for (Operation *op : prefetch.addresses)
     (void)emitOp(op);
-  for (LoadOp load : prefetch.loads)
-    copyVectors(load, sharedBuffers.at(load.getResult()), getCopyWidth(load));
+  for (tile_gpu::AsyncCopyOp copy : prefetch.copies)
+    copyVectors(copy, sharedBuffers.at(copy.getBuffer()));
   for (LoadOp load : prefetch.lines)
     copyLine(load);
 }
@@ -161,11 +162,13 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
 /// read.
 void KernelEmitter::beginStage() {
   const Pipeline &pipeline = pipelines.back();
-  for (LoadOp load : llvm::concat<const LoadOp>(pipeline.loads, pipeline.lines))
+  for (tile_gpu::AsyncCopyOp copy : pipeline.copies)
+    markGlobal(copy);
+  for (LoadOp load : pipeline.lines)
     markGlobal(load);
   tile_gpu::AsyncWaitOp::create(b, int32_t(pipeline.depth - 2));
-  for (LoadOp load : pipeline.loads)
-    markShared(load.getResult(), tile_gpu::SharedAccessKind::Arrive);
+  for (tile_gpu::AsyncCopyOp copy : pipeline.copies)
+    markShared(copy.getBuffer(), tile_gpu::SharedAccessKind::Arrive);
   tile_gpu::BarrierOp::create(b, IntegerAttr());
 }
 

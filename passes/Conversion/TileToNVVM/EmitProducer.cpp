@@ -73,8 +73,7 @@ void KernelEmitter::waitPhase(Value barrier, Value parity) {
 void KernelEmitter::initializeRing() {
   pipelineState.offset = pool.allocate(producer.depth * producer.stageBytes);
   for (ProducerPlan::Copy &copy : producer.stationary)
-    copy.offset =
-        pool.allocate(SharedShape(cast<TileType>(copy.load.getType())).bytes());
+    copy.offset = pool.allocate(SharedShape(copy.access.target).bytes());
   pipelineState.barriers =
       pool.allocate((2 * producer.depth + int64_t(producer.stationary.size())) *
                     barrierBytes);
@@ -205,7 +204,7 @@ void KernelEmitter::emitProducerBlock(Block &block) {
     else if (producer.operations.contains(&op))
       (void)emitOp(&op);
     for (auto [k, copy] : llvm::enumerate(producer.stationary))
-      if (copy.load == &op)
+      if (copy.access.op == &op)
         copyStationary(k);
   }
 }

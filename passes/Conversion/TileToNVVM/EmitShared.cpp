@@ -15,19 +15,26 @@ using namespace nsa::tile;
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// The memory is free again after the last use of the tile, which is in the
-/// block where it is made or inside of an operation there.
-const KernelEmitter::SharedBuffer &KernelEmitter::makeSharedBuffer(Value tile) {
-  SharedShape shape(cast<TileType>(tile.getType()));
-  Operation *last = tile.getDefiningOp();
-  for (Operation *user : tile.getUsers()) {
-    Operation *inBlock = tile.getParentBlock()->findAncestorOpInBlock(*user);
+/// The last operation in the block of `value` that uses it or a view of it, or
+/// in which that is used.
+static Operation *findLastUse(Value value) {
+  Operation *last = value.getDefiningOp();
+  for (Operation *user : value.getUsers()) {
+    if (auto view = dyn_cast<tile_gpu::LocalViewOp>(user))
+      user = findLastUse(view.getTile());
+    Operation *inBlock = value.getParentBlock()->findAncestorOpInBlock(*user);
     if (last->isBeforeInBlock(inBlock))
       last = inBlock;
   }
+  return last;
+}
+
+/// The memory is free again after the last use of the buffer.
+const KernelEmitter::SharedBuffer &
+KernelEmitter::makeSharedBuffer(Value buffer, const SharedShape &shape) {
   int64_t offset = pool.allocate(shape.bytes());
-  lastUses[last].push_back(offset);
-  return sharedBuffers.try_emplace(tile, SharedBuffer{shape, offset, {}})
+  lastUses[findLastUse(buffer)].push_back(offset);
+  return sharedBuffers.try_emplace(buffer, SharedBuffer{shape, offset, {}})
       .first->second;
 }
 
@@ -80,32 +87,32 @@ Value KernelEmitter::bufferElement(const SharedBuffer &tile, Value row,
 // Loads
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::emitSharedLoad(LoadOp op) {
+void KernelEmitter::emitAsyncCopy(tile_gpu::AsyncCopyOp op) {
   // What a loop copies ahead is there.
-  if (op->use_empty() || sharedBuffers.contains(op.getResult()))
+  if (sharedBuffers.contains(op.getBuffer()))
     return;
   for (auto [k, copy] : llvm::enumerate(producer.stationary))
-    if (copy.load == op)
+    if (copy.access.op == op)
       return takeStationary(k);
   markGlobal(op);
-  const SharedBuffer &tile = makeSharedBuffer(op.getResult());
-  int64_t width = getCopyWidth(op);
-  markShared(op.getResult(), width ? tile_gpu::SharedAccessKind::Copy
-                                   : tile_gpu::SharedAccessKind::Write);
-  if (!width)
+  const SharedBuffer &tile =
+      makeSharedBuffer(op.getBuffer(), SharedShape(op.getBuffer()));
+  markShared(op.getBuffer(), op.isAsync() ? tile_gpu::SharedAccessKind::Copy
+                                          : tile_gpu::SharedAccessKind::Write);
+  if (!op.isAsync())
     return copyElements(op, tile);
-  copyVectors(op, tile, width);
+  copyVectors(op, tile);
   tile_gpu::AsyncCommitOp::create(b, b.getI64IntegerAttr(tile.shape.bytes()),
                                   b.getI64IntegerAttr(tile.offset));
 }
 
 /// Bytes from a row of an access to the next one, if all are equal, and known.
-static std::optional<int64_t> getRowDistance(LoadOp load,
+static std::optional<int64_t> getRowDistance(tile_gpu::AsyncCopyOp copy,
                                              const ExtentTable &extents) {
-  auto type = cast<MemRefType>(load.getRef().getType());
+  auto type = cast<MemRefType>(copy.getRef().getType());
   SmallVector<Extent> strides = extents.getStrides(type);
   std::optional<int64_t> distance;
-  for (auto [index, stride] : llvm::zip_equal(load.getIndices(), strides)) {
+  for (auto [index, stride] : llvm::zip_equal(copy.getIndices(), strides)) {
     auto tile = dyn_cast<TileType>(index.getType());
     if (!tile || tile.getRows() == 1)
       continue;
@@ -116,7 +123,7 @@ static std::optional<int64_t> getRowDistance(LoadOp load,
         range.getStep() * int64_t(stride) * elementBytes(type.getElementType());
   }
   // Distances are i32.
-  int64_t rows = cast<TileType>(load.getType()).getRows() + 16;
+  int64_t rows = copy.getTileType().getRows() + 16;
   if (!distance || !llvm::isInt<32>(rows * *distance))
     return std::nullopt;
   return distance;
@@ -125,8 +132,8 @@ static std::optional<int64_t> getRowDistance(LoadOp load,
 /// The row by which the coordinates of `row` are computed: the last one of the
 /// tile for its padding where they are computed from what is read, which must
 /// lie inside.
-static Value getReadRow(ThreadBuilder &b, LoadOp op, const SharedShape &shape,
-                        Value row) {
+static Value getReadRow(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
+                        const SharedShape &shape, Value row) {
   bool isGathered = llvm::any_of(op.getIndices(), [](Value index) {
     return isa<TileType>(index.getType()) && !index.getDefiningOp<RangeOp>();
   });
@@ -138,13 +145,14 @@ static Value getReadRow(ThreadBuilder &b, LoadOp op, const SharedShape &shape,
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
 /// Where rounds are at constant distances, constants are added to the addresses
 /// of the first one: they become parts of the instructions.
-void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
-                                int64_t width) {
+void KernelEmitter::copyVectors(tile_gpu::AsyncCopyOp op,
+                                const SharedBuffer &tile) {
   const SharedShape &shape = tile.shape;
+  auto width = int64_t(op.getWidth());
   int64_t perRow = shape.paddedCols() / width;
   int64_t pieces = shape.paddedRows() * perRow;
   int64_t perVector = SharedShape::vectorElements / width;
-  Type element = cast<TileType>(op.getType()).getElementType();
+  Type element = op.getBuffer().getType().getElementType();
   auto cache = perVector == 1 ? NVVM::LoadCacheModifierKind::CG
                               : NVVM::LoadCacheModifierKind::CA;
   int64_t rowsPerRound =
@@ -229,7 +237,8 @@ void KernelEmitter::forPieces(int64_t pieces, int64_t perRow,
   });
 }
 
-void KernelEmitter::copyElements(LoadOp op, const SharedBuffer &tile) {
+void KernelEmitter::copyElements(tile_gpu::AsyncCopyOp op,
+                                 const SharedBuffer &tile) {
   const SharedShape &shape = tile.shape;
   auto copy = [&](Value row, Value col) {
     Memo memo;

@@ -369,9 +369,12 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
       .Case([&](LoadOp load) {
         if (hasMmaLayout(load.getType()))
           return emitMmaLoad(load), success();
-        if (isShared(load.getType()))
-          return emitSharedLoad(load), success();
         return emitLoad(load), success();
+      })
+      .Case<tile_gpu::AllocOp, tile_gpu::LocalViewOp>(
+          [](auto) { return success(); })
+      .Case([&](tile_gpu::AsyncCopyOp copy) {
+        return emitAsyncCopy(copy), success();
       })
       .Case([&](StoreOp store) {
         if (hasMmaLayout(store.getValue().getType()))

@@ -261,7 +261,8 @@ private:
     /// Bytes to add for one of several stages; null if there is one only.
     mlir::Value stage;
   };
-  const SharedBuffer &makeSharedBuffer(mlir::Value tile);
+  const SharedBuffer &makeSharedBuffer(mlir::Value buffer,
+                                       const SharedShape &shape);
   void releaseAfter(mlir::Operation *op);
   mlir::Value bufferAddress(const SharedBuffer &tile, mlir::Value row,
                             mlir::Value vector);
@@ -272,12 +273,12 @@ private:
                             mlir::Value col);
   /// Says that a tile in shared memory is accessed here.
   void markShared(mlir::Value tile, tile_gpu::SharedAccessKind kind);
-  void emitSharedLoad(tile::LoadOp op);
+  void emitAsyncCopy(tile_gpu::AsyncCopyOp op);
   int64_t countWorkers(int64_t perRow) const;
   void forPieces(int64_t pieces, int64_t perRow,
                  llvm::function_ref<void(mlir::Value, mlir::Value)> body);
-  void copyVectors(tile::LoadOp op, const SharedBuffer &tile, int64_t width);
-  void copyElements(tile::LoadOp op, const SharedBuffer &tile);
+  void copyVectors(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
+  void copyElements(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
 
   // EmitPipeline.cpp
   unsigned chooseDepth(mlir::scf::ForOp loop, int64_t bytes) const;
@@ -425,10 +426,11 @@ private:
   mlir::Value warpgroupNumber, sharedStartUnits;
   /// What is emitted when a dot has been issued.
   llvm::DenseMap<mlir::Operation *, std::function<void()>> afterDot;
-  /// Loops that copy ahead, from the outermost in: their loads, and the memory
-  /// of these.
+  /// Loops that copy ahead, from the outermost in: what they copy, and the
+  /// memory of that.
   struct Pipeline {
-    llvm::SmallVector<tile::LoadOp> loads, lines;
+    llvm::SmallVector<tile_gpu::AsyncCopyOp> copies;
+    llvm::SmallVector<tile::LoadOp> lines;
     /// Where the first of `depth` stages is, and the bytes of each.
     int64_t offset, bytes;
     unsigned depth;

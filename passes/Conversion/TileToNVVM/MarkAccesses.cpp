@@ -15,8 +15,8 @@ using nsa::tile_gpu::AccessKind;
 namespace {
 /// Which thread accesses which element: equal if these are.
 struct Distribution {
-  explicit Distribution(LoadOp op)
-      : indices(op.getIndices()), tile(dyn_cast<TileType>(op.getType())) {}
+  explicit Distribution(const ReadAccess &access)
+      : indices(access.indices), tile(dyn_cast<TileType>(access.type)) {}
   explicit Distribution(StoreOp op)
       : indices(op.getIndices()),
         tile(dyn_cast<TileType>(op.getValue().getType())) {}
@@ -35,8 +35,8 @@ struct Distribution {
 } // namespace
 
 static std::optional<Distribution> getDistribution(Operation *op) {
-  if (auto load = dyn_cast<LoadOp>(op))
-    return Distribution(load);
+  if (std::optional<ReadAccess> read = getReadAccess(op))
+    return Distribution(*read);
   if (auto store = dyn_cast<StoreOp>(op))
     return Distribution(store);
   return std::nullopt;
@@ -66,17 +66,17 @@ static int64_t findOwners(Operation *access) {
 }
 
 void KernelEmitter::markGlobal(Operation *op) {
-  auto load = dyn_cast<LoadOp>(op);
-  Value ref = load ? load.getRef() : cast<StoreOp>(op).getRef();
+  std::optional<ReadAccess> read = getReadAccess(op);
+  Value ref = read ? read->ref : cast<StoreOp>(op).getRef();
   IntegerAttr owners;
-  if (!load || !isRepeated(dyn_cast<TileType>(load.getType())))
+  if (!read || !isRepeated(dyn_cast<TileType>(read->type)))
     owners = b.getI64IntegerAttr(findOwners(op));
   tile_gpu::GlobalAccessOp::create(
-      b, load ? AccessKind::Read : AccessKind::Write, scalar(ref), owners);
+      b, read ? AccessKind::Read : AccessKind::Write, scalar(ref), owners);
 }
 
 void KernelEmitter::markShared(Value tile, tile_gpu::SharedAccessKind kind) {
-  const SharedBuffer &buffer = sharedBuffers.at(tile);
+  const SharedBuffer &buffer = sharedBuffers.at(getBuffer(tile));
   tile_gpu::SharedAccessOp::create(b, kind, buffer.shape.bytes(),
                                    buffer.offset);
 }

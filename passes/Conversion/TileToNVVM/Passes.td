@@ -108,6 +108,27 @@ def TileGPUAssignLayouts
   ];
 }
 
+def TileGPUPromoteToShared
+    : Pass<"tile-gpu-promote-to-shared", "::nsa::tile::KernelOp"> {
+  let summary = "Make buffers of loads to shared memory, and copies to them";
+  let description = [{
+    A `tile.load` of a tile in `#tile.shared` becomes a `tile_gpu.alloc`, a
+    `tile_gpu.async_copy` to it and a `tile_gpu.local_view` that its uses read.
+    The swizzle is the widest that divides a row, of 128 bytes at most.
+
+    Example:
+
+    ```mlir
+    %k = tile.load %x[%r, %c] : ... -> !tile.tile<64x64xbf16, #tile.shared>
+    // becomes
+    %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
+    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ... to !tile_gpu.memdesc<64x64xbf16>
+    %k = tile_gpu.local_view %0 : !tile_gpu.memdesc<64x64xbf16> -> !tile.tile<64x64xbf16, #tile.shared>
+    ```
+  }];
+  let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{

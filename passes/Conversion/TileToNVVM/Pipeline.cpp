@@ -29,6 +29,7 @@ void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
   TileGPUAssignLayoutsOptions blocked;
   blocked.wgmma = wgmma;
   manager.addPass(createTileGPUAssignLayouts(blocked));
+  manager.nest<tile::KernelOp>().addPass(createTileGPUPromoteToShared());
 }
 
 /// Lowered kernels carry hundreds of scalars through their loops, and these

@@ -18,12 +18,11 @@ int64_t nsa::cuda::getCopyWidth(LoadOp load) {
   return width < 2 || type.getCols() % width != 0 || empty ? 0 : width;
 }
 
-int64_t nsa::cuda::getPlaceBytes(LoadOp load) {
+int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
-  auto type = cast<TileType>(load.getType());
-  if (isShared(type))
-    return llvm::alignTo(SharedShape(type).bytes(), SharedPool::alignment);
-  return llvm::alignTo(4 * MmaLayout(type).lineLength(), lineAlignment);
+  if (isa<nsa::tile_gpu::MemDescType>(target.getType()))
+    return llvm::alignTo(SharedShape(target).bytes(), SharedPool::alignment);
+  return llvm::alignTo(4 * MmaLayout(target).lineLength(), lineAlignment);
 }
 
 namespace {
@@ -129,23 +128,29 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   if (isOuter)
     return prefetch;
   Slice all(loop, written);
-  for (auto load : loop.getBody()->getOps<LoadOp>()) {
-    bool isTile = isShared(load.getType()) && getCopyWidth(load) > 0;
-    if (load->use_empty() || !(isTile || loadsLine(load)) ||
-        written.contains(getArgument(load.getRef())))
-      continue;
+  auto isAhead = [&](const ReadAccess &access) {
+    if (written.contains(getArgument(access.ref)))
+      return false;
     Slice own(loop, written);
-    if (!llvm::all_of(load.getIndices(),
+    if (!llvm::all_of(access.indices,
                       [&](Value index) { return own.add(index); }) ||
-        !own.add(load.getRef()))
-      continue;
-    for (Value index : load.getIndices())
+        !own.add(access.ref))
+      return false;
+    for (Value index : access.indices)
       all.add(index);
-    all.add(load.getRef());
-    (isTile ? prefetch.loads : prefetch.lines).push_back(load);
+    all.add(access.ref);
+    return true;
+  };
+  for (Operation &op : *loop.getBody()) {
+    if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
+      if (copy.isAsync() && isAhead(copy))
+        prefetch.copies.push_back(copy);
+    if (auto load = dyn_cast<LoadOp>(op))
+      if (!load->use_empty() && loadsLine(load) && isAhead(load))
+        prefetch.lines.push_back(load);
   }
   // Lines alone are not worth a barrier.
-  if (prefetch.loads.empty())
+  if (prefetch.empty())
     return {};
   for (Operation &op : *loop.getBody())
     if (all.operations().contains(&op))

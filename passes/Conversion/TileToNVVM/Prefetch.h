@@ -3,7 +3,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PREFETCH_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PREFETCH_H
 
-#include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -12,17 +12,17 @@ namespace nsa::cuda {
 /// Copies to shared memory that an iteration of a loop can begin for the next
 /// one, and what it has to compute for that.
 struct Prefetch {
-  llvm::SmallVector<tile::LoadOp> loads;
+  llvm::SmallVector<tile_gpu::AsyncCopyOp> copies;
   /// Loads of one row or one column of f32 or i32, MMA tiles that threads
   /// repeat: these are copied too.
   llvm::SmallVector<tile::LoadOp> lines;
   /// Operations in the loop whose results the copies need, in order.
   llvm::SetVector<mlir::Operation *> addresses;
 
-  bool empty() const { return loads.empty(); }
+  bool empty() const { return copies.empty(); }
 };
 
-/// Finds the loads of a loop's own block whose stages depend on the number of
+/// Finds the copies of a loop's own block whose stages depend on the number of
 /// the iteration only. `written` are the arguments that the kernel writes.
 Prefetch findPrefetch(mlir::scf::ForOp loop,
                       const llvm::DenseSet<mlir::Value> &written);
@@ -34,10 +34,10 @@ bool addSlice(mlir::Operation *scope, mlir::ValueRange values,
               const llvm::DenseSet<mlir::Value> &written,
               llvm::DenseSet<mlir::Operation *> &operations);
 
-/// Bytes that a shared tile, or a line of 4-byte elements, takes where a loop
-/// copies it. Lines go behind tiles, which begin at multiples of a swizzle's
+/// Bytes that a buffer, or a line of 4-byte elements, takes where a loop copies
+/// it. Lines go behind tiles, which begin at multiples of a swizzle's
 /// pattern.
-int64_t getPlaceBytes(tile::LoadOp load);
+int64_t getPlaceBytes(mlir::Value target);
 
 /// How many elements an asynchronous copy can move of a load: 2, 4 or 8; 0 if
 /// there is no such copy.

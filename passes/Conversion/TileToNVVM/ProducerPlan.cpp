@@ -32,7 +32,8 @@ public:
   ProducerPlan plan;
 
 private:
-  bool addCopy(LoadOp load, SmallVectorImpl<ProducerPlan::Copy> &copies);
+  bool addCopy(const ReadAccess &access,
+               SmallVectorImpl<ProducerPlan::Copy> &copies);
   bool addOperations(ValueRange values);
   int64_t countOtherBytes();
   void noteMap(ProducerPlan::Copy &copy);
@@ -42,12 +43,12 @@ private:
 };
 } // namespace
 
-bool Planner::addCopy(LoadOp load,
+bool Planner::addCopy(const ReadAccess &access,
                       SmallVectorImpl<ProducerPlan::Copy> &copies) {
-  std::optional<TensorCopy> copy = findTensorCopy(load);
+  std::optional<TensorCopy> copy = findTensorCopy(access);
   if (!copy)
     return false;
-  copies.push_back({load, std::move(*copy), 0, 0});
+  copies.push_back({access, std::move(*copy), 0, 0});
   return true;
 }
 
@@ -92,8 +93,9 @@ void Planner::add(scf::ForOp loop) {
   if (prefetch.empty() || !around)
     return;
   SmallVector<ProducerPlan::Copy> copies;
-  if (!llvm::all_of(prefetch.loads,
-                    [&](LoadOp load) { return addCopy(load, copies); }))
+  if (!llvm::all_of(prefetch.copies, [&](nsa::tile_gpu::AsyncCopyOp copy) {
+        return addCopy(copy, copies);
+      }))
     return;
   // Threads load a line themselves if need be.
   for (LoadOp load : prefetch.lines)
@@ -114,12 +116,12 @@ void Planner::add(scf::ForOp loop) {
 
 /// The tiles that the kernel's own block loads.
 void Planner::addStationary() {
-  for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
-    if (!isShared(load.getType()) || load->use_empty() ||
-        written.contains(getArgument(load.getRef())))
+  for (auto copy :
+       kernel.getBody().front().getOps<nsa::tile_gpu::AsyncCopyOp>()) {
+    if (written.contains(getArgument(copy.getRef())))
       continue;
     SmallVector<ProducerPlan::Copy> copies;
-    if (addCopy(load, copies) && addOperations(copies[0].copy.start))
+    if (addCopy(copy, copies) && addOperations(copies[0].copy.start))
       plan.stationary.push_back(std::move(copies[0]));
   }
 }
@@ -148,15 +150,17 @@ int64_t Planner::countOtherBytes() {
     bool isCopied =
         known != plan.loops.end() &&
         llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
-          return copy.load == op;
+          return copy.access.op == op;
         });
     exchanged = std::max(exchanged, countConverted(op));
-    if (isCopied || !isa<LoadOp, ConvertOp>(op))
+    if (isCopied)
       return;
-    for (Type type : op->getResultTypes())
-      if (isShared(type))
-        bytes += llvm::alignTo(SharedShape(cast<TileType>(type)).bytes(),
-                               SharedPool::alignment);
+    if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
+      bytes += getPlaceBytes(copy.getBuffer());
+    if (auto convert = dyn_cast<ConvertOp>(op);
+        convert && isShared(convert.getType()))
+      bytes += llvm::alignTo(SharedShape(convert.getType()).bytes(),
+                             SharedPool::alignment);
   });
   return bytes + exchanged + forBarriers;
 }
@@ -175,7 +179,7 @@ void Planner::layOut(int64_t threads, int64_t sharedLimit) {
     int64_t bytes = 0;
     for (ProducerPlan::Copy &copy : loop.second) {
       copy.offset = bytes;
-      bytes += getPlaceBytes(copy.load);
+      bytes += getPlaceBytes(copy.access.target);
       noteMap(copy);
     }
     plan.stageBytes = std::max<int64_t>(

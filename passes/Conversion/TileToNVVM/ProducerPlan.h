@@ -14,7 +14,7 @@ namespace nsa::cuda {
 /// All of these loops take turns in one pipeline.
 struct ProducerPlan {
   struct Copy {
-    tile::LoadOp load;
+    ReadAccess access;
     TensorCopy copy;
     /// Where it lies in a stage of the pipeline.
     int64_t offset;

@@ -5,10 +5,19 @@
 using namespace nsa::cuda;
 
 SharedShape::SharedShape(tile::TileType type)
-    : rows(type.getRows()), cols(type.getCols()) {}
+    : rows(type.getRows()), cols(type.getCols()),
+      swizzle(std::min<int64_t>(vectors() & -vectors(), 8) * vectorBytes) {}
 
-int64_t SharedShape::atomVectors() const {
-  return std::min<int64_t>(vectors() & -vectors(), 8);
+SharedShape::SharedShape(mlir::Value buffer) {
+  auto alloc = buffer.getDefiningOp<tile_gpu::AllocOp>();
+  rows = alloc.getBuffer().getType().getShape()[0];
+  cols = alloc.getBuffer().getType().getShape()[1];
+  swizzle = int64_t(alloc.getSwizzle());
+}
+
+mlir::Value nsa::cuda::getBuffer(mlir::Value tile) {
+  auto view = tile.getDefiningOp<tile_gpu::LocalViewOp>();
+  return view ? mlir::Value(view.getBuffer()) : tile;
 }
 
 int64_t SharedShape::swizzleShift() const {

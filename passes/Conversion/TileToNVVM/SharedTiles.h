@@ -8,7 +8,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_SHAREDTILES_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_SHAREDTILES_H
 
-#include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 
 namespace nsa::cuda {
 
@@ -20,17 +20,19 @@ namespace nsa::cuda {
 /// matrix of ldmatrix reads, covers all banks. wgmma calls the same the swizzle
 /// of as many bytes as a swizzle atom column is wide.
 struct SharedShape {
+  /// With the widest swizzle.
   explicit SharedShape(tile::TileType type);
+  /// Of a buffer.
+  explicit SharedShape(mlir::Value buffer);
 
   static constexpr int64_t vectorBytes = 16, vectorElements = 8;
 
   int64_t paddedRows() const { return llvm::alignTo(rows, 16); }
   int64_t paddedCols() const { return llvm::alignTo(cols, 16); }
   int64_t vectors() const { return paddedCols() / vectorElements; }
-  /// The largest power of two that divides the number of vectors, up to 8.
-  int64_t atomVectors() const;
+  int64_t atomVectors() const { return rowBytes() / vectorBytes; }
   /// From a row of a swizzle atom column to the next one.
-  int64_t rowBytes() const { return atomVectors() * vectorBytes; }
+  int64_t rowBytes() const { return swizzle; }
   int64_t atomBytes() const { return paddedRows() * rowBytes(); }
   int64_t bytes() const { return vectors() / atomVectors() * atomBytes(); }
 
@@ -38,8 +40,12 @@ struct SharedShape {
   /// % 8.
   int64_t swizzleShift() const;
 
-  int64_t rows, cols;
+  int64_t rows, cols, swizzle;
 };
+
+/// What a tile in shared memory lies in: its buffer, or itself if no load made
+/// it.
+mlir::Value getBuffer(mlir::Value tile);
 
 /// Hands out pieces of a block's shared memory, first fit.
 class SharedPool {

@@ -4,7 +4,6 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/Extents.h"
 #include "nsa/Artifact/TensorMap.h"
-#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
@@ -43,8 +42,8 @@ struct Box {
 } // namespace
 
 /// The box of a shared tile: a swizzle atom column of its columns.
-static std::optional<Box> getAtomColumn(LoadOp load) {
-  SharedShape shape(cast<TileType>(load.getType()));
+static std::optional<Box> getAtomColumn(Value buffer) {
+  SharedShape shape(buffer);
   if (shape.rows != shape.paddedRows() || shape.cols != shape.paddedCols())
     return std::nullopt;
   return Box{shape.rows, shape.atomVectors() * SharedShape::vectorElements, 1,
@@ -52,8 +51,8 @@ static std::optional<Box> getAtomColumn(LoadOp load) {
 }
 
 /// The box of a row or a column of 4-byte elements.
-static std::optional<Box> getLine(LoadOp load) {
-  MmaLayout layout(load.getResult());
+static std::optional<Box> getLine(Value line) {
+  MmaLayout layout(line);
   bool isRow = layout.rows == 1;
   int64_t length = isRow ? layout.cols : layout.rows;
   if (layout.element.getIntOrFloatBitWidth() != 32 ||
@@ -80,11 +79,11 @@ getStrides(MemRefType type, const ExtentTable &extents) {
 
 /// How many elements a box has along each dimension of an access, innermost
 /// first.
-static std::optional<SmallVector<int64_t>> getExtents(LoadOp load,
+static std::optional<SmallVector<int64_t>> getExtents(ValueRange indices,
                                                       const Box &box) {
   SmallVector<int64_t> extents;
   bool hasRows = box.rows == 1, hasCols = box.cols == 1;
-  for (Value index : llvm::reverse(load.getIndices())) {
+  for (Value index : llvm::reverse(indices)) {
     std::optional<int64_t> axis = getAxis(index);
     if (!axis)
       return std::nullopt;
@@ -101,21 +100,23 @@ static std::optional<SmallVector<int64_t>> getExtents(LoadOp load,
   return hasRows && hasCols ? std::optional(extents) : std::nullopt;
 }
 
-std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
-  auto argument = dyn_cast<BlockArgument>(load.getRef());
-  auto type = cast<MemRefType>(load.getRef().getType());
-  auto tile = dyn_cast<TileType>(load.getType());
+std::optional<TensorCopy> nsa::cuda::findTensorCopy(const ReadAccess &access) {
+  auto argument = dyn_cast<BlockArgument>(access.ref);
+  auto type = cast<MemRefType>(access.ref.getType());
+  auto tile = dyn_cast<TileType>(access.type);
   if (!argument || !tile || type.getRank() < 1 ||
       type.getRank() > int64_t(maxTensorMapRank) ||
       type.getNumElements() == 0 ||
-      getAlignment(load.getRef()) % kTensorAlignment != 0)
+      getAlignment(access.ref) % kTensorAlignment != 0)
     return std::nullopt;
-  std::optional<Box> box = isShared(tile) ? getAtomColumn(load) : getLine(load);
+  std::optional<Box> box =
+      isShared(tile) ? getAtomColumn(access.target) : getLine(access.target);
   std::optional<SmallVector<int64_t>> strides =
-      getStrides(type, ExtentTable::of(load->getParentOfType<KernelOp>()));
+      getStrides(type, ExtentTable::of(access.op->getParentOfType<KernelOp>()));
   if (!box || !strides)
     return std::nullopt;
-  std::optional<SmallVector<int64_t>> extents = getExtents(load, *box);
+  std::optional<SmallVector<int64_t>> extents =
+      getExtents(access.indices, *box);
   if (!extents || llvm::any_of(*extents, [](int64_t n) {
         return n > int64_t(maxTensorMapBox);
       }))
@@ -127,15 +128,15 @@ std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
   copy.boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
   if (copy.boxElements * bytes % unit != 0)
     return std::nullopt;
-  for (Value index : llvm::reverse(load.getIndices()))
+  for (Value index : llvm::reverse(access.indices))
     copy.start.push_back(getStart(index));
   // An H200 takes other places for an illegal instruction.
   if (getDivisor(copy.start.front(), unit / bytes) != unit / bytes)
     return std::nullopt;
   SmallVector<int64_t> shape(llvm::reverse(type.getShape()));
-  Builder b(load.getContext());
+  Builder b(type.getContext());
   copy.map = rt::TensorMapAttr::get(
-      load.getContext(), argument.getArgNumber(), type.getElementType(),
+      type.getContext(), argument.getArgNumber(), type.getElementType(),
       b.getDenseI64ArrayAttr(shape), b.getDenseI64ArrayAttr(*strides),
       b.getDenseI64ArrayAttr(*extents), box->swizzle);
   return copy;

@@ -11,7 +11,7 @@
 #define NSA_PASSES_CONVERSION_TILETONVVM_TENSORCOPIES_H
 
 #include "dialects/RT/RTOps.h"
-#include "dialects/Tile/TileOps.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 
 namespace nsa::cuda {
 
@@ -28,10 +28,10 @@ struct TensorCopy {
   int64_t bytes() const { return boxes * boxBytes; }
 };
 
-/// A load that makes a shared tile, or a line of a tile in the MMA layout, as
+/// A copy to a buffer, or the load of a line of a tile in the MMA layout, as
 /// TMA tiles. Nothing if it needs more than ranges along one or two dimensions
 /// of an argument, padding, or places that are no multiples of 16 bytes.
-std::optional<TensorCopy> findTensorCopy(tile::LoadOp load);
+std::optional<TensorCopy> findTensorCopy(const ReadAccess &access);
 
 } // namespace nsa::cuda
 

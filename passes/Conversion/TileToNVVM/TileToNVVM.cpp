@@ -20,13 +20,43 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
+/// A buffer that is read is filled before, by one copy in the same block.
+static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
+  Value buffer = view.getBuffer();
+  auto copies = llvm::make_filter_range(
+      buffer.getUsers(), llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp>);
+  if (buffer.getDefiningOp<nsa::tile_gpu::AllocOp>() &&
+      llvm::hasSingleElement(copies) &&
+      (*copies.begin())->getBlock() == view->getBlock() &&
+      (*copies.begin())->isBeforeInBlock(view))
+    return success();
+  return view.emitOpError(
+      "reads no buffer of its kernel that one copy of its block has filled");
+}
+
+/// Loads make no tiles in shared memory: copies fill buffers there.
+static LogicalResult verifyBuffers(KernelOp kernel) {
+  WalkResult result = kernel.walk([](Operation *op) -> WalkResult {
+    if (auto view = dyn_cast<nsa::tile_gpu::LocalViewOp>(op))
+      return verifyView(view);
+    auto load = dyn_cast<LoadOp>(op);
+    if (!load || !isShared(load.getType()))
+      return success();
+    return load.emitOpError("makes ")
+           << load.getType()
+           << " without a buffer, which tile-gpu-promote-to-shared makes";
+  });
+  return failure(result.wasInterrupted());
+}
+
 /// With `tile_gpu.threads` all tiles have layouts.
 static LogicalResult verifyLayouts(KernelOp kernel, bool hasWgmma) {
   if (!kernel->hasAttr(nsa::tile_gpu::kThreadsAttr))
     return kernel.emitError("kernel @")
            << kernel.getSymName() << " has no " << nsa::tile_gpu::kThreadsAttr
            << ", which tile-gpu-assign-layouts gives it";
-  return verifyMma(kernel, hasWgmma);
+  return failure(failed(verifyBuffers(kernel)) ||
+                 failed(verifyMma(kernel, hasWgmma)));
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow

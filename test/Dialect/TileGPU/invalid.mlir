@@ -144,3 +144,37 @@ func.func @uniform(%x: i1) {
   } {tile_gpu.uniform = "lane"}
   return
 }
+
+// -----
+
+// expected-error@+1 {{a memdesc has rows and columns, at least one of each}}
+func.func private @memdesc_rank() -> !tile_gpu.memdesc<64xbf16>
+
+// -----
+
+// expected-error@+1 {{element type 'f32' of a memdesc is not bf16 or f16}}
+func.func private @memdesc_element() -> !tile_gpu.memdesc<16x64xf32>
+
+// -----
+
+func.func @swizzle() {
+  // expected-error@+1 {{'tile_gpu.alloc' op has a swizzle of 128 bytes, not one of 32, 64 and 128 that divides the 96 of a row}}
+  %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x33xbf16>
+  return
+}
+
+// -----
+
+func.func @width(%x: memref<16x36xbf16>, %i: !tile.tile<16x36xi32>, %to: !tile_gpu.memdesc<16x36xbf16>) {
+  // expected-error@+1 {{'tile_gpu.async_copy' op moves 8 elements at once, not 1, 2, 4 or 8 that divide the 36 columns}}
+  tile_gpu.async_copy %x[%i, %i] to %to width 8 : memref<16x36xbf16>, (!tile.tile<16x36xi32>, !tile.tile<16x36xi32>) to !tile_gpu.memdesc<16x36xbf16>
+  return
+}
+
+// -----
+
+func.func @view(%buffer: !tile_gpu.memdesc<16x64xbf16>) {
+  // expected-error@+1 {{'tile_gpu.local_view' op shows '!tile.tile<16x64xbf16>', not '!tile.tile<16x64xbf16, #tile.shared>'}}
+  %0 = tile_gpu.local_view %buffer : !tile_gpu.memdesc<16x64xbf16> -> !tile.tile<16x64xbf16>
+  return
+}

@@ -1,0 +1,23 @@
+// RUN: nsa-opt %s --nsa-tile-to-nvvm --split-input-file --verify-diagnostics
+
+!row = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x16xi32, #tile.rematerialized>
+tile.kernel private @load(%x: memref<16x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !row
+  %c = tile.range %c0 : !col
+  // expected-error @below {{makes '!tile.tile<16x16xbf16, #tile.shared>' without a buffer, which tile-gpu-promote-to-shared makes}}
+  %a = tile.load %x[%r, %c] : memref<16x16xbf16>, (!row, !col) -> !tile.tile<16x16xbf16, #tile.shared>
+  tile.return
+}
+
+// -----
+
+tile.kernel private @view(%x: memref<16x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
+  %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<16x16xbf16>
+  // expected-error @below {{reads no buffer of its kernel that one copy of its block has filled}}
+  %1 = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x16xbf16> -> !tile.tile<16x16xbf16, #tile.shared>
+  tile.return
+}
