@@ -21,9 +21,10 @@ def TileGPU_Dialect : Dialect {
     | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply MMA tiles |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
 
-    What `tile-gpu-promote-to-shared` makes of loads of `#tile.shared`: buffers
-    (`tile_gpu.alloc`), copies to them (`tile_gpu.async_copy`), and the tiles
-    that operations read there (`tile_gpu.local_view`).
+    What `tile-gpu-promote-to-shared` makes of loads and converts to
+    `#tile.shared`: buffers (`tile_gpu.alloc`), what fills them
+    (`tile_gpu.async_copy`, `tile_gpu.local_store`), and the tiles that
+    operations read there (`tile_gpu.local_view`).
 
     What `nsa-tile-to-nvvm` writes on the code of the threads, for
     `tile-gpu-insert-barriers`, which removes it:

@@ -76,6 +76,15 @@ LogicalResult AsyncCopyOp::verify() {
                                  getIndices(), getTileType());
 }
 
+LogicalResult LocalStoreOp::verify() {
+  nsa::tile::TileType buffer = ::getTileType(getBuffer().getType());
+  auto tile = cast<nsa::tile::TileType>(getTile().getType());
+  if (tile.withLayout(buffer.getLayout()) == buffer)
+    return success();
+  return emitOpError("stores ")
+         << tile << " to a buffer of " << getBuffer().getType();
+}
+
 LogicalResult LocalViewOp::verify() {
   if (getTile().getType() == ::getTileType(getBuffer().getType()))
     return success();

@@ -74,6 +74,24 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", []> {
   let hasVerifier = 1;
 }
 
+def TileGPU_LocalStoreOp : Op<TileGPU_Dialect, "local_store", []> {
+  let summary = "store a tile to a buffer";
+  let description = [{
+    Example:
+
+    ```mlir
+    tile_gpu.local_store %p to %b : !tile.tile<64x64xbf16, #tile.mma<warps = 4>> to !tile_gpu.memdesc<64x64xbf16>
+    ```
+  }];
+  let arguments = (ins Tile_AnyTile:$tile,
+                       Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer);
+  let assemblyFormat = [{
+    $tile `to` $buffer attr-dict `:` qualified(type($tile)) `to`
+    qualified(type($buffer))
+  }];
+  let hasVerifier = 1;
+}
+
 def TileGPU_LocalViewOp : Op<TileGPU_Dialect, "local_view", [Pure]> {
   let summary = "a buffer as the tile that operations read there";
   let description = [{

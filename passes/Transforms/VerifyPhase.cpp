@@ -94,7 +94,8 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Layout:
     return {{"builtin.module", "rt", "tile.kernel"},
             {"tile", "tile_gpu.alloc", "tile_gpu.async_copy",
-             "tile_gpu.local_view", "arith", "math", "scf"}};
+             "tile_gpu.local_store", "tile_gpu.local_view", "arith", "math",
+             "scf"}};
   case Phase::NVVM:
     return {{"builtin.module", "rt", "llvm", "nvvm"}, {}};
   case Phase::Binary:

@@ -7,16 +7,6 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 
 void KernelEmitter::emitConvert(ConvertOp op) {
-  if (op.getInput().getType() == op.getType()) {
-    if (isShared(op.getType()))
-      sharedBuffers.try_emplace(op.getResult(),
-                                sharedBuffers.at(getBuffer(op.getInput())));
-    else
-      registers[op.getResult()] = registersOf(op.getInput());
-    return;
-  }
-  if (isShared(op.getType()))
-    return convertToShared(op);
   if (hasMmaLayout(op.getType()))
     return convertToMma(op);
   convertToBlocked(op);
@@ -26,13 +16,10 @@ void KernelEmitter::emitConvert(ConvertOp op) {
 // Into shared memory
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::convertToShared(ConvertOp op) {
-  if (op->use_empty())
-    return;
-  Value input = op.getInput();
-  SharedBuffer tile =
-      makeSharedBuffer(op.getResult(), SharedShape(op.getType()));
-  markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
+void KernelEmitter::emitLocalStore(tile_gpu::LocalStoreOp op) {
+  Value input = op.getTile();
+  SharedBuffer tile = makeSharedBuffer(op.getBuffer());
+  markShared(op.getBuffer(), tile_gpu::SharedAccessKind::Write);
   if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked())
     return storeMma(input, tile);
   // Element by element: from the layout-conversion scratch, or computed.
@@ -43,9 +30,9 @@ void KernelEmitter::convertToShared(ConvertOp op) {
                                          : localStore(input);
     endLocalStores();
     // Behind the barriers of the exchange.
-    markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
+    markShared(op.getBuffer(), tile_gpu::SharedAccessKind::Write);
   }
-  Type element = cast<TileType>(op.getType()).getElementType();
+  Type element = op.getBuffer().getType().getElementType();
   const SharedShape &shape = tile.shape;
   forPieces(shape.paddedRows() * shape.paddedCols(), shape.paddedCols(),
             [&](Value row, Value col) {

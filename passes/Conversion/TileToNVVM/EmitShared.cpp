@@ -31,7 +31,8 @@ static Operation *findLastUse(Value value) {
 
 /// The memory is free again after the last use of the buffer.
 const KernelEmitter::SharedBuffer &
-KernelEmitter::makeSharedBuffer(Value buffer, const SharedShape &shape) {
+KernelEmitter::makeSharedBuffer(Value buffer) {
+  SharedShape shape(buffer);
   int64_t offset = pool.allocate(shape.bytes());
   lastUses[findLastUse(buffer)].push_back(offset);
   return sharedBuffers.try_emplace(buffer, SharedBuffer{shape, offset, {}})
@@ -95,8 +96,7 @@ void KernelEmitter::emitAsyncCopy(tile_gpu::AsyncCopyOp op) {
     if (copy.access.op == op)
       return takeStationary(k);
   markGlobal(op);
-  const SharedBuffer &tile =
-      makeSharedBuffer(op.getBuffer(), SharedShape(op.getBuffer()));
+  const SharedBuffer &tile = makeSharedBuffer(op.getBuffer());
   markShared(op.getBuffer(), op.isAsync() ? tile_gpu::SharedAccessKind::Copy
                                           : tile_gpu::SharedAccessKind::Write);
   if (!op.isAsync())

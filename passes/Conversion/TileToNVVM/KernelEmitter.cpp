@@ -376,6 +376,9 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
       .Case([&](tile_gpu::AsyncCopyOp copy) {
         return emitAsyncCopy(copy), success();
       })
+      .Case([&](tile_gpu::LocalStoreOp store) {
+        return emitLocalStore(store), success();
+      })
       .Case([&](StoreOp store) {
         if (hasMmaLayout(store.getValue().getType()))
           return emitMmaStore(store), success();

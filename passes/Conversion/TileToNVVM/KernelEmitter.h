@@ -261,8 +261,7 @@ private:
     /// Bytes to add for one of several stages; null if there is one only.
     mlir::Value stage;
   };
-  const SharedBuffer &makeSharedBuffer(mlir::Value buffer,
-                                       const SharedShape &shape);
+  const SharedBuffer &makeSharedBuffer(mlir::Value buffer);
   void releaseAfter(mlir::Operation *op);
   mlir::Value bufferAddress(const SharedBuffer &tile, mlir::Value row,
                             mlir::Value vector);
@@ -348,7 +347,7 @@ private:
 
   // EmitConvert.cpp
   void emitConvert(tile::ConvertOp op);
-  void convertToShared(tile::ConvertOp op);
+  void emitLocalStore(tile_gpu::LocalStoreOp op);
   void storeMma(mlir::Value input, const SharedBuffer &tile);
   void convertToMma(tile::ConvertOp op);
   void convertToBlocked(tile::ConvertOp op);

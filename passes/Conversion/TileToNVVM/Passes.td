@@ -110,11 +110,12 @@ def TileGPUAssignLayouts
 
 def TileGPUPromoteToShared
     : Pass<"tile-gpu-promote-to-shared", "::nsa::tile::KernelOp"> {
-  let summary = "Make buffers of loads to shared memory, and copies to them";
+  let summary = "Make buffers of tiles in shared memory, and fill them";
   let description = [{
     A `tile.load` of a tile in `#tile.shared` becomes a `tile_gpu.alloc`, a
-    `tile_gpu.async_copy` to it and a `tile_gpu.local_view` that its uses read.
-    The swizzle is the widest that divides a row, of 128 bytes at most.
+    `tile_gpu.async_copy` to it and a `tile_gpu.local_view` that its uses read;
+    a `tile.convert` to such a tile the same with a `tile_gpu.local_store`. The
+    swizzle is the widest that divides a row, of 128 bytes at most.
 
     Example:
 

@@ -157,10 +157,8 @@ int64_t Planner::countOtherBytes() {
       return;
     if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
       bytes += getPlaceBytes(copy.getBuffer());
-    if (auto convert = dyn_cast<ConvertOp>(op);
-        convert && isShared(convert.getType()))
-      bytes += llvm::alignTo(SharedShape(convert.getType()).bytes(),
-                             SharedPool::alignment);
+    if (auto store = dyn_cast<nsa::tile_gpu::LocalStoreOp>(op))
+      bytes += getPlaceBytes(store.getBuffer());
   });
   return bytes + exchanged + forBarriers;
 }

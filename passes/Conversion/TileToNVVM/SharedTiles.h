@@ -43,8 +43,7 @@ struct SharedShape {
   int64_t rows, cols, swizzle;
 };
 
-/// What a tile in shared memory lies in: its buffer, or itself if no load made
-/// it.
+/// The buffer that a tile in shared memory lies in; of a buffer, itself.
 mlir::Value getBuffer(mlir::Value tile);
 
 /// Hands out pieces of a block's shared memory, first fit.

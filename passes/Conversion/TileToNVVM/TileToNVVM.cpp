@@ -20,31 +20,32 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// A buffer that is read is filled before, by one copy in the same block.
+/// A buffer that is read is filled before, once, in the same block.
 static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
   Value buffer = view.getBuffer();
-  auto copies = llvm::make_filter_range(
-      buffer.getUsers(), llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp>);
+  auto fills = llvm::make_filter_range(
+      buffer.getUsers(),
+      llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp, nsa::tile_gpu::LocalStoreOp>);
   if (buffer.getDefiningOp<nsa::tile_gpu::AllocOp>() &&
-      llvm::hasSingleElement(copies) &&
-      (*copies.begin())->getBlock() == view->getBlock() &&
-      (*copies.begin())->isBeforeInBlock(view))
+      llvm::hasSingleElement(fills) &&
+      (*fills.begin())->getBlock() == view->getBlock() &&
+      (*fills.begin())->isBeforeInBlock(view))
     return success();
   return view.emitOpError(
-      "reads no buffer of its kernel that one copy of its block has filled");
+      "reads no buffer of its kernel that its block has filled once");
 }
 
-/// Loads make no tiles in shared memory: copies fill buffers there.
+/// Tiles in shared memory are views of buffers.
 static LogicalResult verifyBuffers(KernelOp kernel) {
   WalkResult result = kernel.walk([](Operation *op) -> WalkResult {
     if (auto view = dyn_cast<nsa::tile_gpu::LocalViewOp>(op))
       return verifyView(view);
-    auto load = dyn_cast<LoadOp>(op);
-    if (!load || !isShared(load.getType()))
-      return success();
-    return load.emitOpError("makes ")
-           << load.getType()
-           << " without a buffer, which tile-gpu-promote-to-shared makes";
+    for (Type type : op->getResultTypes())
+      if (isShared(type))
+        return op->emitOpError("makes ")
+               << type
+               << " without a buffer, which tile-gpu-promote-to-shared makes";
+    return success();
   });
   return failure(result.wasInterrupted());
 }

@@ -17,7 +17,7 @@ tile.kernel private @load(%x: memref<16x16xbf16>)
 tile.kernel private @view(%x: memref<16x16xbf16>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
   %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<16x16xbf16>
-  // expected-error @below {{reads no buffer of its kernel that one copy of its block has filled}}
+  // expected-error @below {{reads no buffer of its kernel that its block has filled once}}
   %1 = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x16xbf16> -> !tile.tile<16x16xbf16, #tile.shared>
   tile.return
 }

@@ -2,7 +2,7 @@
 
 // A load becomes a buffer, a copy to it and what its uses read; 33 columns lie
 // in no two pieces of 16 bits that are aligned, so that threads copy each, and
-// in rows of 96 bytes, which 32 divide.
+// in rows of 96 bytes, which 32 divide. So does a convert, which stores.
 
 !row = !tile.tile<16x1xi32, #tile.rematerialized>
 !col = !tile.tile<1x64xi32, #tile.rematerialized>
@@ -26,9 +26,18 @@ tile.kernel private @promote(%x: memref<16x64xbf16>, %y: memref<16x33xbf16>, %z:
   %b = tile.load %y[%r, %d] : memref<16x33xbf16>, (!row, !odd) -> !tile.tile<16x33xbf16, #tile.shared>
   %f = tile.convert %b : !tile.tile<16x33xbf16, #tile.shared> -> !tile.tile<16x33xbf16, #tile.mma<warps = 1>>
   // Nothing reads this one.
-  // CHECK-NOT: tile.load
   // CHECK-NOT: tile_gpu.alloc
+  // CHECK: %[[X:.*]] = tile.load %{{.*}}
+  // CHECK: -> !tile.tile<16x64xbf16, #tile.mma<warps = 1>>
   %dead = tile.load %x[%r, %c] : memref<16x64xbf16>, (!row, !col) -> !shared
+  // CHECK: %[[OTHER:.*]] = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x64xbf16>
+  // CHECK: tile_gpu.local_store %[[X]] to %[[OTHER]] : !tile.tile<16x64xbf16, #tile.mma<warps = 1>> to
+  // CHECK: %[[STORED:.*]] = tile_gpu.local_view %[[OTHER]]
+  // CHECK: tile.convert %[[STORED]]
+  %g = tile.load %x[%r, %c] : memref<16x64xbf16>, (!row, !col) -> !mma
+  %h = tile.convert %g : !mma -> !shared
+  %j = tile.convert %h : !shared -> !mma
+  tile.store %j, %z[%r, %c] : !mma, memref<16x64xbf16>, (!row, !col)
   // CHECK: tile.convert %[[VIEW]]
   %e = tile.convert %a : !shared -> !mma
   tile.store %e, %z[%r, %c] : !mma, memref<16x64xbf16>, (!row, !col)

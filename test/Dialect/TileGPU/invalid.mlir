@@ -178,3 +178,11 @@ func.func @view(%buffer: !tile_gpu.memdesc<16x64xbf16>) {
   %0 = tile_gpu.local_view %buffer : !tile_gpu.memdesc<16x64xbf16> -> !tile.tile<16x64xbf16>
   return
 }
+
+// -----
+
+func.func @store(%tile: !tile.tile<16x32xbf16>, %buffer: !tile_gpu.memdesc<16x64xbf16>) {
+  // expected-error@+1 {{'tile_gpu.local_store' op stores '!tile.tile<16x32xbf16>' to a buffer of '!tile_gpu.memdesc<16x64xbf16>'}}
+  tile_gpu.local_store %tile to %buffer : !tile.tile<16x32xbf16> to !tile_gpu.memdesc<16x64xbf16>
+  return
+}

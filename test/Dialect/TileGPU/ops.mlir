@@ -1,12 +1,14 @@
 // RUN: nsa-opt %s | nsa-opt | FileCheck %s
 
 // CHECK-LABEL: func.func @buffers
-func.func @buffers(%x: memref<16x64xbf16>, %i: i32, %rows: !tile.tile<16x64xi32, #tile.rematerialized>) -> !tile.tile<16x64xbf16, #tile.shared> {
+func.func @buffers(%x: memref<16x64xbf16>, %i: i32, %rows: !tile.tile<16x64xi32, #tile.rematerialized>, %tile: !tile.tile<16x64xbf16>) -> !tile.tile<16x64xbf16, #tile.shared> {
   // CHECK: %[[BUFFER:.*]] = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x64xbf16>
   %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x64xbf16>
   // CHECK-NEXT: tile_gpu.async_copy %{{.*}}[%{{.*}}, %{{.*}}] to %[[BUFFER]] width 8
   // CHECK: : memref<16x64xbf16>, (!tile.tile<{{.*}}>, i32) to !tile_gpu.memdesc<16x64xbf16>
   tile_gpu.async_copy %x[%rows, %i] to %0 width 8 : memref<16x64xbf16>, (!tile.tile<16x64xi32, #tile.rematerialized>, i32) to !tile_gpu.memdesc<16x64xbf16>
+  // CHECK: tile_gpu.local_store %{{.*}} to %[[BUFFER]] : !tile.tile<16x64xbf16> to !tile_gpu.memdesc<16x64xbf16>
+  tile_gpu.local_store %tile to %0 : !tile.tile<16x64xbf16> to !tile_gpu.memdesc<16x64xbf16>
   // CHECK: tile_gpu.local_view %[[BUFFER]] : !tile_gpu.memdesc<16x64xbf16> -> !tile.tile<16x64xbf16, #{{.*}}>
   %1 = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x64xbf16> -> !tile.tile<16x64xbf16, #tile.shared>
   return %1 : !tile.tile<16x64xbf16, #tile.shared>
