@@ -18,8 +18,6 @@ check "runtime wheel" test/check-wheels.sh runtime build-runtime-wheel
 check "source distribution" test/check-wheels.sh sdist
 check "wheel with LLVM of PyPI" test/check-wheels.sh pypi
 check "sanitizers" test/check-sanitize.sh
-check "emulated sweeps" env NSA_SWEEP_COUNT=14 NSA_TEST_SEED="${NSA_TEST_SEED:-$(date +%s)}" \
-  ctest --test-dir build --output-on-failure -j2 -R '^(EmulatedExtents|EmulatedTraining)Test$'
 judge() {
   OMP_NUM_THREADS=1 NSA_JUDGE_COUNT=8 NSA_JUDGE_PROGRAMS=200 NSA_JUDGE_EMULATED=4 NSA_JUDGE_TRAINING=60 \
     "$(test/python-env.sh)" -m pytest -q -n 2 --dist loadfile test/judge

@@ -50,31 +50,83 @@ def output_names(program):
 TARGET = os.environ.get("NSA_JUDGE_TARGET", "cpu")
 
 
+def run_module(module, program):
+    """Results and gradients of a program, compiled."""
+    inputs = arrays(program)
+    for v in program.updated().values():
+        name = f"a{program.arguments.index(v)}"
+        module.write(name, inputs.pop(name))
+    out = module.run("main", inputs)
+    return [out[name] if name in out else module.read(name) for name in output_names(program)]
+
+
 class CPU:
     place = "cpu" if TARGET == "cpu" else "gpu"
 
     def __init__(self, **options):
-        self.options = {"threads": 2, "poison": True, "target": TARGET} | options
+        self.options = {"threads": 2, "poison": True, "target": TARGET, "allow_slow_path": ["all"]} | options
+
+    def compile(self, text, extents=None, **options):
+        module = nsa.compile(text, **self.options | options)
+        return module.with_extents(batch=extents[0], seq=extents[1]) if extents else module
 
     def __call__(self, program):
         known = ("tile_size",) if self.place == "cpu" else ("tile_size", "selected_form")
-        tiles = {key: program.options[key] for key in known if key in program.options}
-        module = nsa.compile(program.text(), gradients=wanted_names(program), allow_slow_path=["all"],
-                             **self.options, **tiles)
-        inputs = arrays(program)
-        for v in program.updated().values():
-            name = f"a{program.arguments.index(v)}"
-            module.write(name, inputs.pop(name))
-        out = module.run("main", inputs)
-        return [out[name] if name in out else module.read(name) for name in output_names(program)]
+        given = {key: program.options[key] for key in known if key in program.options}
+        return run_module(self.compile(program.text(), program.extents(), gradients=wanted_names(program), **given), program)
+
+
+class EmulatedModule:
+    """What nsa.compile gives, of a program whose kernels are those of a GPU, on the emulator of unit/Emulator."""
+
+    def __init__(self, target, text, **options):
+        self.folder = tempfile.TemporaryDirectory()
+        path = pathlib.Path(self.folder.name) / "module.mlir"
+        path.write_text(text)
+        self.array = path.with_name("array.npy")
+        words = [f"{key.replace('_', '-')}={','.join(map(str, x)) if isinstance(x, (list, tuple)) else x}"
+                 for key, x in options.items() if x]
+        self.process = subprocess.Popen([BUILD / "test" / "judge" / "nsa-emulate", path, target, *words], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def __del__(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.process.wait()
+
+    def _ask(self, *words):
+        try:
+            print(*words, file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            pass
+        answer = self.process.stdout.readline()
+        if not answer.startswith("ok"):
+            raise nsa.RunError(answer or f"exit code {self.process.wait()}: {self.process.stderr.read()}")
+        return answer.split()[1:]
+
+    def write(self, name, array):
+        np.save(self.array, np.array(array, order="C"))
+        self._ask("write", name, self.array)
+
+    def read(self, name):
+        self._ask("read", name, self.array)
+        return np.load(self.array)
+
+    def run(self, entry, inputs):
+        for name, array in inputs.items():
+            self.write(name, array)
+        return {name: self.read(name) for name in self._ask("run", entry)}
 
 
 class Emulator:
-    """Kernels of a GPU, on the emulator of unit/Emulator."""
     place = "gpu"
 
     def __init__(self, target):
         self.target = target
+
+    def compile(self, text, **options):
+        return EmulatedModule(self.target, text, **options)
 
     def __call__(self, program):
         """As nsa-compile does, the next schedule is taken where a kernel needs more shared memory than there is; sizes of
@@ -83,7 +135,10 @@ class Emulator:
         try:
             while True:
                 try:
-                    return self._run(program)
+                    module = self.compile(program.text(), extents=program.extents(), gradients=wanted_names(program),
+                                          tile_sizes=program.options.get("tile_size"),
+                                          selected_form=program.options.get("selected_form"))
+                    return run_module(module, program)
                 except nsa.RunError as error:
                     refused = program.options.get("refused", 0)
                     if "bytes of shared memory, more than" not in str(error) or refused > 11:
@@ -91,16 +146,3 @@ class Emulator:
                     program.options = {key: x for key, x in given.items() if key != "tile_size"} | {"refused": refused + 1}
         finally:
             program.options = given
-
-    def _run(self, program):
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            (folder / "module.mlir").write_text(program.text())
-            for name, array in arrays(program).items():
-                np.save(folder / f"{name}.npy", np.array(array, order="C"))
-            done = subprocess.run([BUILD / "test" / "judge" / "nsa-emulate", self.target, ",".join(wanted_names(program)), folder,
-                                   program.options.get("selected_form", "auto"), *program.options.get("tile_size", [])],
-                                  capture_output=True, text=True)
-            if done.returncode != 0:
-                raise nsa.RunError(f"exit code {done.returncode}: {done.stderr}")
-            return [np.load(folder / f"{name}.npy") for name in output_names(program)]

@@ -94,18 +94,41 @@ class Program:
         self.seed = None
         #: What the compiler is told of kernels of attention: `tile_size`, `selected_form` and how many schedules are refused.
         self.options = {}
+        #: The first argument with a batch and a length, where the text has `?` for both.
+        self.open = None
 
     # --- Text ---
 
+    def extents(self):
+        """The batch and the length that the text leaves open, or None."""
+        return self.open and self.open.array.shape[:2]
+
+    def type_of(self, v):
+        """With `?` for what follows from the batch and the length: of tables these are positions, and what has a batch but
+        no length has compressed blocks."""
+        shape = list(v.array.shape)
+        if self.open:
+            batch, length = self.extents()
+            if len(shape) > 1 and shape[0] == batch:
+                shape = ["?", *("?" if n == length else n for n in shape[1:])]
+                if len(shape) == 4 and "?" not in shape[1:]:
+                    shape[1] = "?"
+            elif shape[0] == length:
+                shape[0] = "?"
+        return "tensor<" + "".join(f"{n}x" for n in shape) + v.element + ">"
+
     def text(self):
+        def types_of(values):
+            return ", ".join(map(self.type_of, values))
+
         names = {v: f"%a{i}" for i, v in enumerate(self.arguments)}
         for i, v in enumerate(itertools.chain.from_iterable(op.results for op in self.ops)):
             names[v] = f"%v{i}"
         updated = self.updated()
-        arguments = ", ".join(f'{names[v]}: {v.type} {{nn.name = "a{i}"{STATE if v in updated.values() else ""}}}'
+        arguments = ", ".join(f'{names[v]}: {self.type_of(v)} {{nn.name = "a{i}"{STATE if v in updated.values() else ""}}}'
                               for i, v in enumerate(self.arguments))
-        types = ", ".join(f'{v.type} {{nn.alias = "a{self.arguments.index(updated[v])}"}}' if v in updated else
-                          f'{v.type} {{nn.name = "r{i}"}}' for i, v in enumerate(self.results))
+        types = ", ".join(f'{self.type_of(v)} {{nn.alias = "a{self.arguments.index(updated[v])}"}}' if v in updated else
+                          f'{self.type_of(v)} {{nn.name = "r{i}"}}' for i, v in enumerate(self.results))
         lines = [f"// --{key.replace('_', '-')}={x}" for key in ("tile_size", "selected_form")
                  for x in flat([self.options.get(key)])]
         refused = self.options.get("refused")
@@ -116,8 +139,8 @@ class Program:
             results = ", ".join(names[v] for v in op.results)
             inputs = op.inputs()
             lines.append(f'  {results} = "{op.name}"({", ".join(names[v] for v in inputs)}) {self._properties(op)}: '
-                         f'({", ".join(v.type for v in inputs)}) -> ({", ".join(v.type for v in op.results)})')
-        lines.append(f"  return {', '.join(names[v] for v in self.results)} : {', '.join(v.type for v in self.results)}\n}}")
+                         f'({types_of(inputs)}) -> ({types_of(op.results)})')
+        lines.append(f"  return {', '.join(names[v] for v in self.results)} : {types_of(self.results)}\n}}")
         return "\n".join(lines + ["}"] * bool(refused)) + "\n"
 
     def updated(self):
@@ -201,7 +224,7 @@ class Program:
         smaller.ops = [op for op in self.ops if any(v in needed for v in op.results)]
         smaller.arguments = [v for v in self.arguments if v in needed]
         smaller.results, smaller.wanted, smaller.seed = list(self.results), list(self.wanted), self.seed
-        smaller.options = self.options
+        smaller.options, smaller.open = self.options, self.open
         return smaller
 
     def smaller(self):
@@ -222,7 +245,7 @@ class Program:
 
     def _with(self, **changes):
         other = Program()
-        for key in ("arguments", "ops", "results", "wanted", "seed", "options"):
+        for key in ("arguments", "ops", "results", "wanted", "seed", "options", "open"):
             setattr(other, key, changes.get(key, getattr(self, key)))
         return other.without_dead()
 

@@ -58,6 +58,38 @@ def test_rotation_in_attention_is_that_apart(place):
             np.testing.assert_array_equal(apart, values[result])
 
 
+def residual_stream(b, rows, width):
+    """Sums, norms, activations and casts with their gradients, which fusion makes a few kernels of."""
+    x, r, dy, w = b.normal(rows, width), b.normal(rows, width), b.normal(rows, width), b.normal(width, element="f32")
+    first, = b.op("nn.add", lhs=x, rhs=r)
+    norm, rstd = b.op("nn.rms_norm", input=first, weight=w, eps=1e-5)
+    then, = b.op("nn.add", lhs=b.op("nn.swiglu", gate=norm, up=r)[0], rhs=first)
+    wide, = b.op("nn.cast", input=then, element_type="f32")
+    grad, = b.op("nn.add", lhs=b.op("nn.silu_backward", output_grad=dy, input=norm)[0], rhs=dy)
+    dx, dw = b.op("nn.rms_norm_backward", output_grad=grad, input=first, weight=w, rstd=rstd)
+    last, = b.op("nn.add", lhs=b.op("nn.add", lhs=dx, rhs=dy)[0], rhs=r)
+    return norm, first, last, dw, wide
+
+
+def rotations(b, rows, width):
+    q, d, k = b.normal(2, rows, 6, width), b.normal(2, rows, 6, width), b.normal(2, rows, 2, width)
+    table = b.table(rows, width)
+    turned = [b.op("nn.rotary", input=x, table=table, inverse=True)[0]
+              for x in (b.op("nn.add", lhs=b.op("nn.add", lhs=q, rhs=d)[0], rhs=q)[0], k)]
+    return b.op("nn.add", lhs=turned[0], rhs=d)[0], turned[1]
+
+
+@pytest.mark.parametrize("make, sizes", [(residual_stream, [(3, 7), (64, 36), (130, 64), (200, 300)]), (rotations, [(9, 16)])])
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+def test_fused_operations_give_the_bits_of_single_ones(make, sizes, element):
+    for rows, width in sizes:
+        b = generate.Builder(make_rng("fuse", rows), element)
+        b.program.results = list(make(b, rows, width))
+        for x, y in zip(CPU()(b.program), CPU(fuse=False)(b.program)):
+            assert np.abs(x).max() > 0
+            np.testing.assert_array_equal(x, y)
+
+
 def make_layer(rng, element, length=None):
     b = generate.Builder(rng, element)
     b.length = length or b.pick([47, 63, 70])  # no width of heads

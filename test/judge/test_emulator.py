@@ -8,6 +8,7 @@ from executors import SEED, Emulator, make_rng
 import generate
 import generate_nsa
 import judge
+import nsa_rules
 import rules
 from nsa_rules import visibility
 
@@ -74,3 +75,18 @@ def test_long_lists(count):
 def test_program(number):
     maker = generate.make_gradient if number % 2 else generate.make_graph
     check(lambda rng, element: maker(rng, element, int(rng.integers(1, 10))), ("bf16", "f16", "f32")[number % 3], (number,))
+
+
+@pytest.mark.parametrize("refused", [0, 3, 5, 6])
+def test_odd_selected_blocks_of_packed_sequences(refused):
+    """Blocks that tensor cores do not add up to, where they lie anywhere, with each kind of schedule."""
+    b = generate.Builder(make_rng("odd", refused), "bf16")
+    b.batch, b.length = 1, 140
+    compressed = nsa_rules.visibility("compressed", block=20, stride=20)
+    g = generate_nsa.Geometry(2, 3, 32, 32, compressed, nsa_rules.visibility("selected", block=20, count=3, initial=1, local=2), 5, 1.0)
+    b.program.results = b.op("nsa.attention", **generate_nsa.attention_operands(b, "selected", g, packed=1)[1])[:1]
+    made = b.program
+    made.wanted, made.seed = made.reaching(), generate.store(b.rng.standard_normal((1, 140, 6, 32)), "bf16")
+    made.options["refused"] = refused
+    problem = judge.judge(made, Emulator("sm_80" if refused % 2 else "sm_90a"), SEED)
+    assert problem is None, f"NSA_TEST_SEED={SEED}: {problem}"

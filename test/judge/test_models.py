@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from executors import BUILD, SEED, make_rng, nsa
+from executors import BUILD, CPU, SEED, Emulator, make_rng
 
 import declarations
 import judge
@@ -31,6 +31,8 @@ MODELS = {
     "shared": SHARED, "relu2": {"model.mlp": "relu2", "model.qk_norm": True, "model.layers": "nsa, dense"}, "gemma": GEMMA,
     "olmo": {"model.qk_norm": True, "model.qk_norm_joint": True, "model.norms": "after", "model.layers": "dense/nope, window:5",
              "model.rope_scaling": "llama3", "model.rope_factor": 4, "model.rope_length": 8}}
+#: Heads for tensor cores.
+WIDE = {"model.d_k": 16, "model.d_v": 16}
 #: Those of two sequences.
 DOCUMENTS = (32, 1, 7, 13, 17, 64, 6)
 
@@ -128,10 +130,10 @@ def inputs_of(rng, isolated):
     return inputs
 
 
-def evaluate(text, expanded, inputs, precision):
+def evaluate(execute, text, expanded, inputs, precision, **options):
     """The module after one micro-batch and its loss; the model as a program that gives loss and gradients, and its
     parameters' names."""
-    module = nsa.compile(text, poison=True, threads=2, allow_slow_path=["all"], precision=precision)
+    module = execute.compile(text, precision=precision, **options)
     module.run("init", {})
     loss = module.run("accumulate", inputs)["loss"]
     names = argument_names(expanded)
@@ -143,25 +145,30 @@ def evaluate(text, expanded, inputs, precision):
     return module, loss, made, parameters
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_gradients_of_model(name, tmp_path):
+@pytest.mark.parametrize("name, execute, options", [
+    *((name, CPU(), {}) for name in MODELS), ("sparse", Emulator("sm_90a"), {}), ("linear", Emulator("sm_80"), {}),
+    ("shared", Emulator("sm_90a"), {}), ("gemma", Emulator("sm_90a"), {}),
+    *(("isolated", Emulator("sm_90a"), {"selected_form": form}) for form in ("lists", "masks"))])
+def test_gradients_of_model(name, execute, options, tmp_path):
     rng = make_rng(name)
     text, expanded = write_model(MODELS[name], tmp_path)
     inputs = inputs_of(rng, name == "isolated")
-    module, loss, made, parameters = evaluate(text, expanded, inputs, "fp32")
+    module, loss, made, parameters = evaluate(execute, text, expanded, inputs, "fp32", **options)
     choices = {op.results[0]: op.results[0].array for op in made.ops if op.name == "nsa.select"}
     found = [loss, *(module.read(f"grad.{parameter}") for parameter in parameters)]
     assert all(np.abs(x).max() > 0 for x in found)
-    judge.expect(found, made.evaluate(choices=choices), lambda: made.evaluate(Errors(rng), choices=choices), f"NSA_TEST_SEED={SEED}")
+    judge.expect(found, made.evaluate(choices=choices), lambda: made.evaluate(Errors(rng, execute.place), choices=choices), f"NSA_TEST_SEED={SEED}")
 
 
-@pytest.mark.parametrize("precision, name", [("bf16", "sparse"), ("bf16", "mlp"), ("bf16", "shared"), ("bf16", "gemma"),
-                                             ("fp16", "sparse"), ("fp16", "mlp")])
-def test_mixed_precision_points_the_same_way(precision, name, tmp_path):
+@pytest.mark.parametrize("precision, name, execute", [
+    ("bf16", "sparse", CPU()), ("bf16", "mlp", CPU()), ("bf16", "shared", CPU()), ("bf16", "gemma", CPU()),
+    ("fp16", "sparse", CPU()), ("fp16", "mlp", CPU()), ("bf16", "wide", Emulator("sm_90a")), ("fp16", "wide", Emulator("sm_86")),
+    ("fp16", "wide", Emulator("sm_90a")), ("bf16", "wide", Emulator("sm_80"))])
+def test_mixed_precision_points_the_same_way(precision, name, execute, tmp_path):
     """Gradients of fp16 are those of the scaled loss. Weights stay fp32."""
-    text, expanded = write_model(MODELS[name], tmp_path)
+    text, expanded = write_model(MODELS.get(name, WIDE), tmp_path)
     inputs = inputs_of(make_rng(name), False)
-    module, loss, made, parameters = evaluate(text, expanded, inputs, precision)
+    module, loss, made, parameters = evaluate(execute, text, expanded, inputs, precision)
     scale = float(module.read("loss_scale")) if precision == "fp16" else 1.0
     wanted_loss, *wanted = made.evaluate()
     wanted = np.concatenate([x.ravel() for x in wanted])

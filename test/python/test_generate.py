@@ -1,4 +1,4 @@
-"""One token at a time gives what the model gives to whole sequences."""
+"""Model.generate and nsa-generate."""
 
 import json
 import re
@@ -10,101 +10,6 @@ import pytest
 import nsa
 import nsa.data
 from programs import BIN, run_programs, train_on_ids
-
-CONFIG = """
-model: {{dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu, {model}}}
-nsa: {{l: 8, d: 4, l_sel: 16, n_sel: 4, w: 20, {nsa}}}
-train: {{seq_len: 96, batch_size: 2, micro_batch: 2}}
-data: {{isolate_documents: {isolated}}}
-"""
-
-
-def compile_both(model, nsa_keys, context, length=160, isolated="false"):
-    """The model on whole sequences, and with caches, of the same large weights."""
-    text = nsa.model_text(CONFIG.format(model=model, nsa=nsa_keys, isolated=isolated))
-    whole = nsa.compile(text, seq_len=length, threads=1)
-    cached = nsa.compile(text, context=context, threads=1)
-    rng = np.random.default_rng(1)
-    for module in (whole, cached):
-        module.run("init", {})
-    for name, (_, shape, role) in whole.tensors.items():
-        if role == "parameter" and len(shape) > 1:
-            scale = 0.4 if "key" in name or "query" in name else 0.2
-            weights = (rng.standard_normal(shape) * scale).astype(np.float32)
-            whole.write(name, weights)
-            cached.write(name, weights)
-    return whole, cached
-
-
-MODELS = {
-    "dense": ("attention: dense", "phi: mean"),
-    "window": ("attention: window", "phi: mean"),
-    "nsa": ("attention: nsa", "phi: mean"),
-    "linear": ("attention: nsa, qk_norm: true", "phi: linear, phi_pos: true"),
-    "mlp": ("layers: 'dense, nsa', tied_embeddings: true", "phi: mlp, gate: softmax, shared_kv: true"),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_decode_every_position_is_row_of_forward(name):
-    # Around every l, d, l', w and n l' that there is, and beyond the sequences
-    # of the training. Measured: 2e-6 at most.
-    whole, cached = compile_both(*MODELS[name], context=160)
-    ids = np.random.default_rng(2).integers(0, 64, (2, 160)).astype(np.int32)
-    expected = whole.run("forward", {"tokens": ids})["logits"]
-    for position in range(160):
-        got = cached.run("decode", {"token": ids[:, position:position + 1], "positions": np.full(2, position, np.int32)})
-        error = abs(got["next_logits"][:, 0] - expected[:, position]).max() / abs(expected).max()
-        assert error <= 1e-5, (position, error)
-
-
-def test_decode_isolated_documents_is_row_of_each_document():
-    # Three documents packed in a row, of which each is a sequence of its own for decode.
-    starts = [0, 37, 96]
-    whole, cached = compile_both("layers: 'dense, nsa', qk_norm: true", "phi: linear, phi_pos: true", context=160,
-                                 isolated="true")
-    ids = np.random.default_rng(4).integers(0, 64, (2, 160)).astype(np.int32)
-    start = np.repeat(np.array([starts], np.int32), np.diff([*starts, 160]), axis=1).repeat(2, axis=0)
-    expected = whole.run("forward", {"tokens": ids, "start": start})["logits"]
-    prefilled = np.zeros((2, 96), np.int32)
-    prefilled[:, :37] = ids[:, :37]
-    got = cached.run("prefill", {"tokens": prefilled, "positions": np.full(2, 36, np.int32)})
-    assert abs(got["next_logits"][:, 0] - expected[:, 36]).max() <= 1e-5 * abs(expected).max()
-    for at in range(160):
-        got = cached.run("decode", {"token": ids[:, at:at + 1], "positions": at - start[:, at]})
-        error = abs(got["next_logits"][:, 0] - expected[:, at]).max() / abs(expected).max()
-        assert error <= 1e-5, (at, error)
-
-
-def test_prefill_sequences_of_two_lengths_goes_on_as_decode():
-    whole, cached = compile_both(*MODELS["nsa"], context=160)
-    ids = np.random.default_rng(3).integers(0, 64, (2, 160)).astype(np.int32)
-    expected = whole.run("forward", {"tokens": ids})["logits"]
-    for lengths in ([96, 5], [31, 32], [1, 64]):
-        lengths = np.array(lengths, np.int32)
-        got = cached.run("prefill", {"tokens": ids[:, :96], "positions": lengths - 1})["next_logits"]
-        for step in range(20):
-            at = lengths - 1 + step
-            error = abs(got[:, 0] - expected[[0, 1], at]).max() / abs(expected).max()
-            assert error <= 1e-5, (lengths, step, error)
-            got = cached.run("decode", {"token": ids[[0, 1], at + 1][:, None], "positions": at + 1})["next_logits"]
-
-
-def test_decode_position_minus_one_leaves_sequence_alone():
-    whole, cached = compile_both(*MODELS["nsa"], context=160)
-    ids = np.random.default_rng(4).integers(0, 64, (2, 160)).astype(np.int32)
-    expected = whole.run("forward", {"tokens": ids})["logits"]
-    for position in range(40):
-        for row in range(2):
-            positions = np.full(2, -1, np.int32)
-            positions[row] = position
-            got = cached.run("decode", {"token": ids[:, position:position + 1], "positions": positions})
-            error = abs(got["next_logits"][row, 0] - expected[row, position]).max() / abs(expected).max()
-            assert error <= 1e-5, (position, row, error)
-
-
-# Model.generate
-
 
 CHECKPOINT = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 8, d: 4, l_sel: 16, n_sel: 4, w: 32}

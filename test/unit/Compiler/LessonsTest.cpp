@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/unit/CompiledModule.h"
+#include "nsa/Compiler/Compiler.h"
+#include "nsa/Runtime/Runtime.h"
 #include "test/unit/Compiler/SmallModel.h"
 
 #include <atomic>
@@ -64,12 +65,22 @@ void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 TEST(Lessons, Step_AllocatesNothing) {
-  SmallModel model({}, "bf16", testSeed());
-  ASSERT_TRUE(model.program);
-  const EntryInfo *step = model.program->findEntry("step");
+  CompilerOptions options;
+  options.precision = "bf16";
+  options.allowSlowPaths = {"all"};
+  Result<CompiledArtifact> compiled =
+      compile(modelText({}), "model.mlir", options);
+  ASSERT_TRUE(compiled.ok()) << compiled.message();
+  Result<Artifact> artifact =
+      Artifact::fromBytes(compiled->bytes.data(), compiled->bytes.size());
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  Result<Program> program = Program::create(*artifact);
+  ASSERT_TRUE(program.ok()) << program.message();
+  ASSERT_TRUE(program->run("init").ok());
+  const EntryInfo *step = program->findEntry("step");
   ASSERT_NE(step, nullptr);
   size_t before = allocations;
-  bool passed = model.program->run(*step).ok();
+  bool passed = program->run(*step).ok();
   EXPECT_EQ(allocations - before, 0u);
   EXPECT_TRUE(passed);
 }

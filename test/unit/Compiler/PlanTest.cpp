@@ -9,12 +9,13 @@
 #include "lib/Compiler/Registration.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "nsa/Compiler/Compiler.h"
 #include "passes/Analysis/ArenaPacker.h"
-#include "test/unit/CompiledModule.h"
 #include "test/unit/Compiler/SmallModel.h"
 #include "llvm/ADT/MapVector.h"
 
 #include <gtest/gtest.h>
+#include <random>
 #include <set>
 
 using namespace mlir;

@@ -20,8 +20,8 @@ using namespace nsa;
 using namespace nsa::emulator;
 
 /// Lowers the kernels as the phases of GPUs do and gives their text.
-static FailureOr<std::string>
-lowerKernels(ModuleOp module, const CUDAChip &chip, std::optional<bool> given) {
+static FailureOr<std::string> lowerKernels(ModuleOp module,
+                                           const CUDAChip &chip) {
   noteArgumentAlignment(module);
   noteLaunchOverlap(module);
   OutlinedKernels detached(module);
@@ -30,8 +30,7 @@ lowerKernels(ModuleOp module, const CUDAChip &chip, std::optional<bool> given) {
   // others wherever that is possible, in the rest where it pays.
   std::string source;
   llvm::raw_string_ostream(source) << detached.getSources();
-  bool isEager =
-      given.value_or(hashBytes(source.data(), source.size()) % 2 == 0);
+  bool isEager = hashBytes(source.data(), source.size()) % 2 == 0;
   buildTileToNVVMPipeline(manager, chip.sharedLimit, chip.wgmma,
                           isEager ? 0 : kProducerSums);
   if (failed(manager.run(detached.getSources())) ||
@@ -52,8 +51,7 @@ static void dump(const std::string &text) {
 
 Result<CompiledArtifact>
 nsa::emulator::compileForEmulator(const std::string &text,
-                                  const CompilerOptions &options,
-                                  std::optional<bool> isEager) {
+                                  const CompilerOptions &options) {
   Driver driver(options, {});
   const CUDAChip *chip = findCUDAChip(options.target);
   if (!chip)
@@ -64,7 +62,7 @@ nsa::emulator::compileForEmulator(const std::string &text,
   ModuleOp module = driver.getModule();
   std::string image;
   if (!module.getOps<tile::KernelOp>().empty()) {
-    FailureOr<std::string> lowered = lowerKernels(module, *chip, isEager);
+    FailureOr<std::string> lowered = lowerKernels(module, *chip);
     if (failed(lowered))
       return Error{driver.takeMessages()};
     image = std::move(*lowered);

@@ -5,8 +5,6 @@
 
 #include "nsa/Compiler/Compiler.h"
 
-#include <optional>
-
 namespace nsa::emulator {
 
 /// `Binary.format` of kernels in the LLVM and NVVM dialects, as text.
@@ -14,12 +12,9 @@ constexpr char kEmulatedFormat[] = "nvvm-mlir";
 
 /// Compiles a module as for a GPU up to the kernels in the LLVM and NVVM
 /// dialects. If the environment variable NSA_EMULATOR_DUMP names a file, they
-/// are written there; messages of the emulator give its lines. `isEager` says
-/// whether warpgroups copy for others wherever that is possible; without it
-/// every other module has such.
-Result<CompiledArtifact>
-compileForEmulator(const std::string &text, const CompilerOptions &options,
-                   std::optional<bool> isEager = std::nullopt);
+/// are written there; messages of the emulator give its lines.
+Result<CompiledArtifact> compileForEmulator(const std::string &text,
+                                            const CompilerOptions &options);
 
 } // namespace nsa::emulator
 
