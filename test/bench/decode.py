@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Checks and measures decoding on a GPU.
+"""Measures decoding on a GPU.
 
   test/bench/decode.py prepare FOLDER [--target sm_90a]
       compiles what is run; needs the compiler, not a GPU
-  test/bench/decode.py run FOLDER [--blas LIBRARY] [--profile] [--no-check] [--torch PYTHON]
-      compares decoding with forward rows in bf16, each with fp32 (the error may be twice as
-      large), then prints the time of a token by context, and with --torch that of dense
-      attention of the same shape with a cache in PyTorch, which this Python has; needs a GPU
+  test/bench/decode.py run FOLDER [--blas LIBRARY] [--profile] [--torch PYTHON]
+      prints the time of a token by context, and with --torch that of dense attention of the
+      same shape with a cache in PyTorch, which this Python has; needs a GPU
 
 Weights are the initial ones. The folder holds everything that `run` needs.
 """
@@ -19,10 +18,6 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# A small model with heads as llama_1b's, of every kind of layer, and how long its sequences are.
-CHECK = {"model.dim": 512, "model.mlp_dim": 1408, "model.n_layers": 3, "model.vocab_size": 512,
-         "model.layers": "nsa, dense, window:256", "model.init_std": 0.1, "train.seq_len": 1024,
-         "train.batch_size": 2, "train.micro_batch": 2}
 # Programs that are measured: sequences of a batch, tokens of a prefill, contexts.
 TIMES = {"batch1": (1, 32768, (2048, 8192, 32768, 65536)), "batch64": (64, 512, (2048, 8192))}
 
@@ -46,9 +41,6 @@ def compile_model(args, name, values, *options):
 
 def prepare(args):
     os.makedirs(args.folder, exist_ok=True)
-    compile_model(args, "reference", CHECK, "--precision=fp32")
-    compile_model(args, "forward", CHECK, "--precision=bf16")
-    compile_model(args, "decode", CHECK, "--precision=bf16", f"--context={CHECK['train.seq_len']}")
     for name, (batch, length, contexts) in TIMES.items():
         values = {"train.seq_len": length, "train.batch_size": batch, "train.micro_batch": batch}
         compile_model(args, name, values, "--precision=bf16", f"--context={contexts[-1] + 256}")
@@ -109,8 +101,6 @@ def run(args):
     program = os.path.join(args.folder, "decode-on-gpu")
     environment = dict(os.environ, **({"NSA_BLAS": args.blas} if args.blas else {}))
     file = lambda name: os.path.join(args.folder, name + ".nsax")
-    if args.check:
-        print(call(program, "check", file("reference"), file("forward"), file("decode"), env=environment), flush=True)
     rows = {}
     for name, (batch, length, contexts) in TIMES.items():
         numbers = [str(context) for context in contexts]
@@ -146,7 +136,6 @@ def main():
     second.add_argument("--steps", type=int, default=100)
     second.add_argument("--torch", default="")
     second.add_argument("--profile", action="store_true")
-    second.add_argument("--no-check", dest="check", action="store_false")
     args = parser.parse_args()
     args.function(args)
 

@@ -1,17 +1,5 @@
-//===- DecodeMain.cpp - decoding on a GPU, checked and measured -----------===//
+//===- DecodeMain.cpp - decoding on a GPU, measured -----------------------===//
 //
-//   decode-on-gpu check REFERENCE FORWARD DECODE [CHECKPOINT SEQUENCES]
-//       compares each token's logits of DECODE, one token at a time, and of
-//       FORWARD, a whole sequence, with those of REFERENCE, in fp32; the error
-//       of decoding may be twice as large. Where FORWARD is REFERENCE, it may
-//       be 1e-4 of the largest logit. The parameters are the initial ones and
-//       tokens are drawn; or those of a checkpoint and of a file: a line is a
-//       sequence, the tokens of its prompt, `|`, and those that nsa-generate
-//       continued it with at temperature 0, which have to be the likeliest ones
-//       as far as errors let these be known.
-//   decode-on-gpu blocks FORWARD DECODE
-//       compares which blocks both select, in a model whose logits say so:
-//       test/gpu/generate.py
 //   decode-on-gpu time DECODE STEPS CONTEXT...
 //       prefills random tokens, and prints the time of a token at each context:
 //       on the GPU, and the median with its logits on the host and the
@@ -19,22 +7,71 @@
 //   decode-on-gpu profile DECODE CONTEXT
 //       prints the commands of a step that take longest
 //
-// test/bench/decode.py and test/gpu/generate.py prepare what these need.
+// test/bench/decode.py prepares what these need.
 //
 //===----------------------------------------------------------------------===//
 
-#include "DecodePrograms.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "nsa/Runtime/Runtime.h"
 #include "runtime/Generate/Sampling.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <random>
+#include <string>
 
 using namespace nsa;
-using namespace nsa::test;
 
 namespace {
+
+[[noreturn]] void fail(const std::string &message) {
+  std::fprintf(stderr, "decode-on-gpu: error: %s\n", message.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result)
+    fail(result.message());
+  return std::move(*result);
+}
+
+void run(Program &program, const char *entry) {
+  if (Status status = program.run(entry); !status)
+    fail(status.message());
+}
+
+/// The parameters are the initial ones.
+Program open(const char *path, bool profile = false) {
+  RuntimeOptions options;
+  options.profile = profile;
+  if (const char *blas = std::getenv("NSA_BLAS"))
+    options.blasLibrary = blas;
+  Program program = take(Program::create(take(Artifact::open(path)), options));
+  for (const char *entry : {training::initEntry, training::prepareEntry})
+    if (program.findEntry(entry))
+      run(program, entry);
+  return program;
+}
+
+TensorView view(const Program &program, const char *name) {
+  return take(program.tensor(name));
+}
+
+/// Of a tensor in f32.
+const float *numbers(const TensorView &tensor) {
+  if (tensor.type != DataType::F32)
+    fail(tensor.name + " is not f32");
+  return tensor.as<float>();
+}
+
+void setPositions(Program &program, int64_t position) {
+  TensorView positions = view(program, training::positionsInput);
+  std::fill_n(positions.as<int32_t>(), positions.elements(), int32_t(position));
+}
 
 //===----------------------------------------------------------------------===//
 // Time
@@ -155,14 +192,9 @@ int profile(char **arguments) {
 
 int main(int argc, char **argv) {
   std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "check" && (argc == 5 || argc == 7))
-    return checkLogits(argc - 2, argv + 2);
-  if (mode == "blocks" && argc == 4)
-    return checkBlocks(argv + 2);
   if (mode == "time" && argc > 4)
     return measure(argc - 2, argv + 2);
   if (mode == "profile" && argc == 4)
     return profile(argv + 2);
-  fail("expected check, blocks, time or profile and their files; see "
-       "DecodeMain.cpp");
+  fail("expected time or profile and their files; see DecodeMain.cpp");
 }
