@@ -1,6 +1,9 @@
-"""Connections of strangers to the store's port: the run ends as without them."""
+"""Connections of strangers to the store's port: the run ends as without them, listens on the loopback interface alone, and
+nobody who looks at its processes or output learns its token."""
 
+import glob
 import hmac
+import os
 import re
 import socket
 import struct
@@ -21,17 +24,35 @@ def descendants(pid):
     return own + [pid for child in own for pid in descendants(child)]
 
 
-def port_of(launcher):
-    """The port of the store, from the environment of a rank; nothing before it is there."""
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def variable_of(launcher, name):
+    """From the environment of a rank; nothing before one is there."""
     for pid in descendants(launcher):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                found = re.search(rb"(?:^|\0)MASTER_PORT=(\d+)\0", file.read())
-        except OSError:
-            continue
+        found = re.search(rb"(?:^|\0)" + name + rb"=([^\0]+)\0", read(f"/proc/{pid}/environ"))
         if found:
-            return int(found[1])
+            return found[1].decode()
     return None
+
+
+def listening_elsewhere(pid):
+    """Addresses of listening sockets of a process that other machines can reach."""
+    inodes = set()
+    for fd in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            inodes.add(os.readlink(fd))
+        except OSError:
+            pass
+    lines = (read(f"/proc/{pid}/net/tcp") + read(f"/proc/{pid}/net/tcp6")).decode().splitlines()
+    sockets = [words for words in map(str.split, lines) if len(words) > 9 and words[3] == "0A"]
+    return [words[1] for words in sockets if f"socket:[{words[9]}]" in inodes
+            and not words[1].split(":")[0].endswith(("7F", "01000000"))]
 
 
 def protocol():
@@ -106,9 +127,13 @@ class Strangers:
         reference = lab.reference(2, **SETTINGS)
         process = lab.start(folder, "--run-name=run", "--nproc=2", settings=SETTINGS)
         try:
-            await_that(lambda: port_of(process.child.pid), "the store's port", process)
-            sent = self.bother(rng, process, port_of(process.child.pid), many=number % 4 == 3)
+            launcher = process.child.pid
+            await_that(lambda: variable_of(launcher, b"MASTER_PORT"), "the store's port", process)
+            token, port = (variable_of(launcher, name) for name in (b"NSA_RENDEZVOUS_TOKEN", b"MASTER_PORT"))
+            sent = self.bother(rng, process, int(port), many=number % 4 == 3)
             done = process.wait().expect(0)
+            if len(token) != 64 or token in done.out + done.err + self.commands:
+                raise Wrong("the token is short, printed or on a command line")
         finally:
             process.stop()
         if not sent:
@@ -118,8 +143,12 @@ class Strangers:
 
     def bother(self, rng, process, port, many):
         """Connects until the run is over; the number of connections that were made."""
-        held, made = [], 0
+        held, made, self.commands = [], 0, ""
         while process.running():
+            for pid in descendants(process.child.pid):
+                self.commands += read(f"/proc/{pid}/cmdline").decode()
+                if listening_elsewhere(pid):
+                    raise Wrong(f"a rank listens at {listening_elsewhere(pid)}")
             if made >= MOST_CONNECTIONS:
                 time.sleep(0.01)
                 continue
