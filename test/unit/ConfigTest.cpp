@@ -3,6 +3,7 @@
 #include "lib/Support/Config.h"
 #include "lib/Support/Stages.h"
 #include "lib/Support/Suggest.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <gtest/gtest.h>
@@ -94,8 +95,7 @@ TEST(Config, MoreThanOneMappingOfPlainValues_IsRefused) {
   EXPECT_EQ(errorOf("train:\n  sample_prompt: &a x\n"),
             "x.yaml:2:21: anchors ('&') are not supported");
   EXPECT_EQ(errorOf("train:\n  sample_prompt: *a\n").substr(0, 9), "x.yaml:2:");
-  EXPECT_NE(errorOf("train:\n  sample_prompt: *a\n").find("alias"),
-            std::string::npos);
+  EXPECT_TRUE(contains(errorOf("train:\n  sample_prompt: *a\n"), "alias"));
   EXPECT_EQ(errorOf("train:\n  sample_prompt: !!str x\n"),
             "x.yaml:2:24: tags ('!') are not supported");
   EXPECT_EQ(errorOf("train: &a\n  lr: 0.1\n"),
@@ -434,7 +434,7 @@ TEST(Config, Reference_IsTheDefaultConfigurationExplained) {
   ASSERT_TRUE(config.ok()) << config.message();
   EXPECT_EQ(printConfigYaml(*config), printConfigYaml({}));
   for (const ConfigField &field : configSchema())
-    EXPECT_NE(text.find("# " + field.help), std::string::npos) << field.path();
+    EXPECT_TRUE(contains(text, "# " + field.help)) << field.path();
 }
 
 TEST(Config, EveryKey_ChangesTheResolvedConfigurationOrIsRefused) {
@@ -451,8 +451,7 @@ TEST(Config, EveryKey_ChangesTheResolvedConfigurationOrIsRefused) {
         parseConfig("model: {}\n", "x.yaml", {field.path() + "=" + value});
     if (!config.ok()) {
       // A conflict with another key: it is refused by name.
-      EXPECT_NE(config.message().find(field.key), std::string::npos)
-          << config.message();
+      EXPECT_TRUE(failsWith(config, field.key));
       continue;
     }
     EXPECT_NE(printConfigJson(*config), base) << field.path();

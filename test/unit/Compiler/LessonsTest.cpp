@@ -8,6 +8,7 @@
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Runtime/Runtime.h"
 #include "test/unit/Compiler/SmallModel.h"
+#include "test/unit/Expect.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -132,7 +133,7 @@ TEST(Lessons, EveryCompilerOption_ShowsInTheArtefact) {
                   options.reducePrecision == "bf16" ||
                   (options.recompute == "block" && !options.recomputeBudget);
     EXPECT_EQ(commands > plainCommands, longer) << listed;
-    EXPECT_NE((*artifact)->cpu()->str().find(options.cpu), std::string::npos);
+    EXPECT_TRUE(contains((*artifact)->cpu()->str(), options.cpu));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/Data/ForeignShards.h"
 #include "runtime/Data/Verifier.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <cstring>
@@ -97,11 +98,9 @@ TEST(ForeignShards, OneFile_ItsEndIsHeldOut) {
   EXPECT_EQ(held.front(), 90000);
   EXPECT_EQ(held.back(), 99999);
   EXPECT_EQ(messageFor(dir / "a.bin"), "");
-  EXPECT_NE(messageFor(dir / "a.bin", 95000)
-                .find("token 95000 at position 5000 is not below the "
-                      "vocabulary size 95000"),
-            std::string::npos)
-      << messageFor(dir / "a.bin", 95000);
+  EXPECT_TRUE(contains(messageFor(dir / "a.bin", 95000),
+                       "token 95000 at position 5000 is not below the "
+                       "vocabulary size 95000"));
 }
 
 TEST(ForeignShards, Megatron_HeldOutDocumentsStayWhole) {
@@ -158,8 +157,8 @@ TEST(ForeignShards, WrongFiles_AreErrorsThatNameThem) {
   auto expect = [&](const std::string &contents, const std::string &message) {
     dir.write("x/a.bin", contents);
     std::string found = messageFor(dir / "x");
-    EXPECT_NE(found.find("x/a.bin"), std::string::npos) << found;
-    EXPECT_NE(found.find(message), std::string::npos) << found;
+    EXPECT_TRUE(contains(found, "x/a.bin"));
+    EXPECT_TRUE(contains(found, message));
   };
   std::string good = llmc(20240520, 1, tokens);
   expect(llmc(20240521, 1, tokens),
@@ -176,8 +175,8 @@ TEST(ForeignShards, WrongFiles_AreErrorsThatNameThem) {
     dir.write("m/a.bin", raw(tokens));
     dir.write("m/a.idx", index);
     std::string found = messageFor(dir / "m/a");
-    EXPECT_NE(found.find("m/a."), std::string::npos) << found;
-    EXPECT_NE(found.find(message), std::string::npos) << found;
+    EXPECT_TRUE(contains(found, "m/a."));
+    EXPECT_TRUE(contains(found, message));
   };
   std::string index = megatron(8, 2, {60, 40});
   auto changed = [&](size_t at, char value) {
@@ -201,8 +200,7 @@ TEST(ForeignShards, WrongFiles_AreErrorsThatNameThem) {
               "its index says 101 tokens of u16, the file holds 200 bytes");
   dir.write("x/a.idx", index);
   dir.write("x/a.bin", raw(tokens));
-  EXPECT_NE(messageFor(dir / "x").find("files of two projects"),
-            std::string::npos);
+  EXPECT_TRUE(contains(messageFor(dir / "x"), "files of two projects"));
 }
 
 } // namespace

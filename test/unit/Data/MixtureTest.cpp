@@ -2,6 +2,7 @@
 
 #include "runtime/Data/Verifier.h"
 #include "test/unit/Data/CountingData.h"
+#include "test/unit/Expect.h"
 
 #include <cmath>
 #include <map>
@@ -89,7 +90,7 @@ TEST_F(Mixture, Order_IsAFunctionOfSeedAndSample) {
 TEST_F(Mixture, WrongWeightsAndSources_AreErrors) {
   std::string a = add("a", 0, 100), b = add("b", 1000, 205);
   auto expect = [&](const std::string &found, const std::string &message) {
-    EXPECT_NE(found.find(message), std::string::npos) << found;
+    EXPECT_TRUE(contains(found, message));
   };
   expect(messageFor({a, b}, {1}), "there are 1 weights for 2 sources");
   expect(messageFor({a}, {1}), "weights have no effect on one source");

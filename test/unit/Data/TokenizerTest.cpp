@@ -2,6 +2,7 @@
 
 #include "runtime/Data/Tokenizer.h"
 #include "lib/Support/Hash.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 using namespace nsa;
@@ -72,11 +73,10 @@ TEST(Tokenizer, WrongFiles_AreErrors) {
        R"({"model": {"vocab": {"a": -1}}, "decoder": {"type": "ByteLevel"}})",
        R"({"model": {"vocab": {"a": 1048576}}, "decoder": {"type": "ByteLevel"}})",
        R"({"model": {"vocab": {}}, "decoder": {"type": "ByteLevel"}})"})
-    EXPECT_NE(messageFor(text).find("'t.json' "), std::string::npos) << text;
-  EXPECT_NE(messageFor(R"({"model": {"vocab": {"##a": 0}},
-                           "decoder": {"type": "WordPiece"}})")
-                .find("do not say which bytes they stand for"),
-            std::string::npos);
+    EXPECT_TRUE(contains(messageFor(text), "'t.json' "));
+  EXPECT_TRUE(contains(messageFor(R"({"model": {"vocab": {"##a": 0}},
+                           "decoder": {"type": "WordPiece"}})"),
+                       "do not say which bytes they stand for"));
 }
 
 class TokenizerOfData : public ::testing::Test {
@@ -108,32 +108,28 @@ TEST_F(TokenizerOfData, Setting_HasToBeThatOfTheData) {
   manifest.vocabSize = 256;
   EXPECT_EQ(open("byte"), "256");
   EXPECT_EQ(open("shards"), "256");
-  EXPECT_NE(open(dir / "mine.json").find("are bytes, no tokenizer made them"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(open(dir / "mine.json"), "are bytes, no tokenizer made them"));
   manifest.kind = "markov";
   EXPECT_EQ(open("byte"), "none");
 
   manifest.kind = "tokens";
   manifest.vocabSize = 9;
-  EXPECT_NE(open("byte").find("a tokenizer that it does not name"),
-            std::string::npos);
+  EXPECT_TRUE(contains(open("byte"), "a tokenizer that it does not name"));
   EXPECT_EQ(open("shards"), "none");
   EXPECT_EQ(open(dir / "mine.json"), "9");
-  EXPECT_NE(open(dir / "other.json").find("has 4 tokens, the data in"),
-            std::string::npos);
-  EXPECT_NE(open(dir / "nowhere.json").find("data.tokenizer: "),
-            std::string::npos);
+  EXPECT_TRUE(contains(open(dir / "other.json"), "has 4 tokens, the data in"));
+  EXPECT_TRUE(contains(open(dir / "nowhere.json"), "data.tokenizer: "));
 
   setTokenizer(byteLevel);
-  EXPECT_NE(open("byte").find("set data.tokenizer to shards"),
-            std::string::npos);
+  EXPECT_TRUE(contains(open("byte"), "set data.tokenizer to shards"));
   EXPECT_EQ(open("shards"), "9");
   EXPECT_EQ(open(dir / "mine.json"), "9");
   std::string message = open(dir / "other.json");
-  EXPECT_NE(message.find(toHex(hashBytes(byteLevel))), std::string::npos);
-  EXPECT_NE(message.find(toHex(hashBytes(metaspace))), std::string::npos);
+  EXPECT_TRUE(contains(message, toHex(hashBytes(byteLevel))));
+  EXPECT_TRUE(contains(message, toHex(hashBytes(metaspace))));
   dir.write("tokenizer.json", metaspace);
-  EXPECT_NE(open("shards").find("its manifest says"), std::string::npos);
+  EXPECT_TRUE(contains(open("shards"), "its manifest says"));
 }
 
 } // namespace

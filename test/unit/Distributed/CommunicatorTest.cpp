@@ -4,6 +4,7 @@
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Distributed/Socket.h"
 #include "test/unit/Distributed/InThreads.h"
+#include "test/unit/Expect.h"
 
 #include <cmath>
 #include <csignal>
@@ -169,10 +170,8 @@ TEST(Communicator, RankDoesNotReduce_IsNamed) {
     EXPECT_EQ(status.message().find("rank 0 in reduction 1 of 4096 bytes: "),
               0u)
         << status.message();
-    EXPECT_NE(status.message().find("rank 1 was last seen beginning no "
-                                    "reduction"),
-              std::string::npos)
-        << status.message();
+    EXPECT_TRUE(failsWith(status, "rank 1 was last seen beginning no "
+                                  "reduction"));
     EXPECT_TRUE((*ranks)->lostSomeone());
   });
 }
@@ -205,10 +204,9 @@ std::vector<std::string> connectWithout(int signal) {
 // Gloo once waited for each such rank on its own, for many times the time-out.
 TEST(Ranks, LostOrFrozenWhileConnecting_IsNamed) {
   for (const std::string &message : connectWithout(SIGKILL))
-    EXPECT_NE(message.find("rank 2 was lost"), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "rank 2 was lost"));
   for (const std::string &message : connectWithout(SIGSTOP))
-    EXPECT_NE(message.find("rank 2 does not answer"), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "rank 2 does not answer"));
 }
 
 /// What the system says of a thread's signals: a bit for each that it blocks.

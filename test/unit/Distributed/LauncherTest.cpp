@@ -3,6 +3,7 @@
 #include "runtime/Distributed/Launcher.h"
 
 #include "runtime/Distributed/OutputWriter.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <algorithm>
@@ -235,7 +236,7 @@ TEST(OutputWriter, NobodyReads_LinesAreDropped) {
           break;
         text.append(buffer, size_t(count));
       }
-      EXPECT_NE(text.find(" lines left out here"), std::string::npos);
+      EXPECT_TRUE(contains(text, " lines left out here"));
     });
     reader.join();
   }

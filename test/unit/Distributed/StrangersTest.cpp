@@ -8,6 +8,7 @@
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Token.h"
 #include "test/unit/Distributed/InThreads.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -166,11 +167,8 @@ TEST_F(StrangersTest, OtherCountWithoutAToken_IsRefusedAloneAndNamedLater) {
   auto first = connect(0, 2, {});
   ASSERT_TRUE(first.ok()) << first.message();
   auto all = (*first)->exchange("start", "", Milliseconds(20));
-  ASSERT_FALSE(all.ok());
-  EXPECT_NE(all.message().find("a connection was refused: rank 1 counts 3 "
-                               "ranks, rank 0 counts 2"),
-            std::string::npos)
-      << all.message();
+  EXPECT_TRUE(failsWith(all, "a connection was refused: rank 1 counts 3 "
+                             "ranks, rank 0 counts 2"));
   EXPECT_TRUE(connect(1, 2, {}).ok());
 }
 
@@ -242,16 +240,13 @@ TEST_F(StrangersTest, ListenerWithoutTheToken_IsNoticedAndLearnsNothing) {
   EXPECT_EQ(client.message().find("NSA_RENDEZVOUS_TOKEN of this rank is not "),
             0u)
       << client.message();
-  EXPECT_EQ(proof.find(known().token), std::string::npos);
+  EXPECT_FALSE(contains(proof, known().token));
 }
 
 TEST_F(StrangersTest, ListenerThatIsNoStore_IsNamed) {
   Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
   proofFor(std::string("\4\0\0\0SSH-", 8), client);
-  ASSERT_FALSE(client.ok());
-  EXPECT_NE(client.message().find("is no store, or speaks another version"),
-            std::string::npos)
-      << client.message();
+  EXPECT_TRUE(failsWith(client, "is no store, or speaks another version"));
 }
 
 TEST_F(StrangersTest, RecordedRegistration_IsRefusedAndStartGoesOn) {
@@ -366,9 +361,7 @@ TEST(StoreAddress, OfAnotherMachine_IsAnErrorThatNamesIt) {
 TEST(StoreAddress, EveryInterface_IsAnError) {
   for (const char *address : {"0.0.0.0", "::", "::ffff:0.0.0.0", "0"}) {
     auto server = StoreServer::start(address, 0, 2);
-    ASSERT_FALSE(server.ok()) << address;
-    EXPECT_NE(server.message().find("every interface"), std::string::npos)
-        << server.message();
+    EXPECT_TRUE(failsWith(server, "every interface"));
   }
 }
 
@@ -394,10 +387,10 @@ TEST(Ranks, OtherMachinesWithoutAToken_AreRefused) {
             "as openssl rand -hex 32 makes it, or give --trust-network");
   const std::string elsewhere = "has no such address";
   options.trustNetwork = true;
-  EXPECT_NE(joinAt("192.0.2.1", options, 1).find(elsewhere), std::string::npos);
+  EXPECT_TRUE(contains(joinAt("192.0.2.1", options, 1), elsewhere));
   options.trustNetwork = false;
   options.identity = known();
-  EXPECT_NE(joinAt("192.0.2.1", options, 1).find(elsewhere), std::string::npos);
+  EXPECT_TRUE(contains(joinAt("192.0.2.1", options, 1), elsewhere));
   options.identity.token = "short";
   EXPECT_EQ(joinAt("127.0.0.1", options, 2),
             "NSA_RENDEZVOUS_TOKEN has 5 characters, expected at least 16 that "
@@ -407,12 +400,10 @@ TEST(Ranks, OtherMachinesWithoutAToken_AreRefused) {
 TEST(Ranks, LoopbackForSeveralMachines_IsNamedWhenNobodyComes) {
   RanksOptions options;
   options.timeout = Milliseconds(50);
-  EXPECT_NE(joinAt("127.0.0.2", options, 1)
-                .find("; MASTER_ADDR '127.0.0.2' is 127.0.0.2 here, which "
-                      "other machines cannot reach"),
-            std::string::npos);
-  EXPECT_EQ(joinAt("127.0.0.2", options, 2).find("cannot reach"),
-            std::string::npos);
+  EXPECT_TRUE(contains(joinAt("127.0.0.2", options, 1),
+                       "; MASTER_ADDR '127.0.0.2' is 127.0.0.2 here, which "
+                       "other machines cannot reach"));
+  EXPECT_FALSE(contains(joinAt("127.0.0.2", options, 2), "cannot reach"));
 }
 
 TEST(Token, Comparison_FindsEveryDifference) {

@@ -1,6 +1,7 @@
 //===- ArtifactTest.cpp - the reader of .nsax files -----------------------===//
 
 #include "runtime/Core/Dump.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/TempDir.h"
 
@@ -25,7 +26,7 @@ std::string errorOf(const std::string &bytes) {
 
 void expectError(const std::string &bytes, const std::string &part) {
   std::string message = errorOf(bytes);
-  EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_TRUE(contains(message, part));
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
 }
 
@@ -57,13 +58,10 @@ TEST(Artifact, FileErrors_NameTheFile) {
   Result<Artifact> artifact = Artifact::open(dir / "a.nsax");
   ASSERT_TRUE(artifact.ok()) << artifact.message();
   EXPECT_EQ(artifact->hash(), open(makeTestArtifact())->hash());
-  EXPECT_NE(Artifact::open(dir / "b.nsax").message().find("b.nsax"),
-            std::string::npos);
-  EXPECT_NE(Artifact::open(dir.str()).message().find("not a regular file"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(Artifact::open(dir / "b.nsax"), "b.nsax"));
+  EXPECT_TRUE(failsWith(Artifact::open(dir.str()), "not a regular file"));
   dir.write("empty.nsax", "");
-  EXPECT_NE(Artifact::open(dir / "empty.nsax").message().find("0 bytes"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(Artifact::open(dir / "empty.nsax"), "0 bytes"));
 }
 
 TEST(Artifact, HeaderErrors_SayBothNumbers) {
@@ -363,12 +361,11 @@ TEST(Artifact, Dumps_ShowTensorMaps) {
   DumpOptions options;
   options.kernels = true;
   std::string text = dumpArtifact(*artifact, options);
-  EXPECT_NE(text.find("\n    tensor map of argument 0: bf16[64x8x4], strides "
-                      "[128, 1024], box 64x8x2, swizzle 128\n"
-                      "    tensor map of argument 1: bf16[32], strides [], box "
-                      "8, swizzle 0\n"),
-            std::string::npos)
-      << text;
+  EXPECT_TRUE(
+      contains(text, "\n    tensor map of argument 0: bf16[64x8x4], strides "
+                     "[128, 1024], box 64x8x2, swizzle 128\n"
+                     "    tensor map of argument 1: bf16[32], strides [], box "
+                     "8, swizzle 0\n"));
 }
 
 TEST(Artifact, Gemms_FitTheirSlices) {

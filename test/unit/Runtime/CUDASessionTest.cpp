@@ -1,6 +1,7 @@
 //===- CUDASessionTest.cpp - arrays of callers on a GPU -------------------===//
 
 #include "nsa/Runtime/Session.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/Runtime/CUDATest.h"
 
@@ -124,8 +125,8 @@ TEST_F(CUDASessionTest, Call_UsesArraysOnTheGPUWithoutCopies) {
     takeLog();
     ASSERT_TRUE(session->call("eval", arrays->arguments()).ok());
     std::string log = takeLog();
-    EXPECT_EQ(log.find("HtoD"), std::string::npos) << log;
-    EXPECT_EQ(log.find("DtoH"), std::string::npos) << log;
+    EXPECT_FALSE(contains(log, "HtoD"));
+    EXPECT_FALSE(contains(log, "DtoH"));
     EXPECT_EQ(std::vector<float>(arrays->y, arrays->y + 64), expected(*arrays));
     EXPECT_EQ(arrays->loss[0], arrays->y[0]);
   }
@@ -156,8 +157,8 @@ TEST_F(CUDASessionTest, CallOnAStream_DoesNotWait) {
       ASSERT_TRUE(session->call("eval", arrays->arguments(), 4096).ok());
       // The first call changes what is copied to the GPU.
       if (std::string log = takeLog(); i > 0) {
-        EXPECT_EQ(log.find("Synchronize"), std::string::npos) << log;
-        EXPECT_EQ(log.find("Alloc"), std::string::npos) << log;
+        EXPECT_FALSE(contains(log, "Synchronize"));
+        EXPECT_FALSE(contains(log, "Alloc"));
       }
     }
   ASSERT_TRUE(session->call("init", {}).ok());
@@ -176,9 +177,9 @@ TEST_F(CUDASessionTest, CallOnAStreamThatRecords_BelongsToItsGraph) {
     ASSERT_TRUE(session->call("eval", arrays.arguments(), 4096).ok());
     log = takeLog();
   }
-  EXPECT_NE(before.find("cuGraphLaunch"), std::string::npos) << before;
-  EXPECT_EQ(log.find("cuGraphLaunch"), std::string::npos) << log;
-  EXPECT_NE(log.find("cuLaunchKernel"), std::string::npos) << log;
+  EXPECT_TRUE(contains(before, "cuGraphLaunch"));
+  EXPECT_FALSE(contains(log, "cuGraphLaunch"));
+  EXPECT_TRUE(contains(log, "cuLaunchKernel"));
   fakeCUDARecord(false);
 }
 
@@ -197,7 +198,7 @@ TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
           session->run(eval, bindings, std::nullopt, {}, scratch.data());
       ASSERT_TRUE(status.ok()) << status.message();
     }
-  EXPECT_EQ(takeLog().find("Alloc"), std::string::npos);
+  EXPECT_FALSE(contains(takeLog(), "Alloc"));
   float sum = 0;
   for (int i = 0; i < 8; ++i)
     sum += second.x[i];
@@ -215,17 +216,14 @@ TEST_F(CUDASessionTest, ExternalMemoryOnAStream_FailingCommandIsNamed) {
   fakeCUDAFail("cuLaunchKernel", 1);
   std::string message =
       session->run(eval, bindings, 4096, {}, scratch.data()).message();
-  EXPECT_NE(message.find("launch @add_rows"), std::string::npos) << message;
-  EXPECT_NE(message.find("cuLaunchKernel: an illegal memory access"),
-            std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(message, "launch @add_rows"));
+  EXPECT_TRUE(contains(message, "cuLaunchKernel: an illegal memory access"));
   fakeCUDAReset();
   std::vector<Binding> without(bindings.begin(), bindings.end() - 1);
   message = session->run(eval, without, 4096, {}, scratch.data()).message();
-  EXPECT_NE(message.find("bytes of a program without memory for which none was "
-                         "given"),
-            std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(message,
+                       "bytes of a program without memory for which none was "
+                       "given"));
 }
 
 TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
@@ -248,9 +246,9 @@ TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
       if (i == 0)
         continue;
       std::string log = takeLog();
-      EXPECT_NE(log.find("cuLaunchKernel"), std::string::npos) << log;
+      EXPECT_TRUE(contains(log, "cuLaunchKernel"));
       for (const char *other : {"Synchronize", "Alloc", "Graph", "Capture"})
-        EXPECT_EQ(log.find(other), std::string::npos) << log;
+        EXPECT_FALSE(contains(log, other));
     }
   // All streams are one there: this waits for them.
   cuCtxSynchronize();
@@ -306,15 +304,11 @@ TEST_F(CUDASessionTest, AddressOfAnotherAlignmentOrDevice_IsRefused) {
   DeviceArrays arrays(0);
   std::vector<Argument> arguments = arrays.arguments();
   arguments[0].array.data = arrays.x + 4;
-  EXPECT_NE(session->call("eval", arguments)
-                .message()
-                .find("argument 'x' begins 16 bytes behind a multiple of 256 "
-                      "bytes, expected 0"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(session->call("eval", arguments),
+                        "argument 'x' begins 16 bytes behind a multiple of 256 "
+                        "bytes, expected 0"));
   arguments = arrays.arguments();
   arguments[1].array.device = {};
-  EXPECT_NE(session->call("eval", arguments)
-                .message()
-                .find("argument 'y' lies on cpu, expected cuda:0"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(session->call("eval", arguments),
+                        "argument 'y' lies on cpu, expected cuda:0"));
 }

@@ -2,6 +2,7 @@
 
 #include "test/unit/Runtime/CUDATest.h"
 #include "runtime/CUDA/GPU.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <cmath>
@@ -132,9 +133,9 @@ TEST_F(CUDATest, Step_WaitsOnceAndCopiesOneBlockBack) {
     takeLog();
     startStep(program, 3, float(step));
     std::string started = takeLog();
-    EXPECT_EQ(started.find("Synchronize"), std::string::npos) << started;
-    EXPECT_EQ(started.find("DtoH"), std::string::npos) << started;
-    EXPECT_EQ(started.find("pageable"), std::string::npos) << started;
+    EXPECT_FALSE(contains(started, "Synchronize"));
+    EXPECT_FALSE(contains(started, "DtoH"));
+    EXPECT_FALSE(contains(started, "pageable"));
     // The first step has as much pinned memory made as its passes need.
     EXPECT_EQ(started.find("Alloc") == std::string::npos, step > 0) << started;
     ASSERT_TRUE(program.finish(*program.findEntry("update")).ok());
@@ -177,7 +178,7 @@ TEST_F(CUDATest, LargeOutput_IsNotCopiedOnceMoreOnTheHost) {
           {b.fill(b.of(logits), 5), b.fill(b.of(next), 6)});
   Program program = load(b.finish());
   ASSERT_TRUE(program.run("decode").ok());
-  EXPECT_NE(takeLog().find("cuMemHostRegister "), std::string::npos);
+  EXPECT_TRUE(contains(takeLog(), "cuMemHostRegister "));
   ASSERT_TRUE(program.start(*program.findEntry("decode")).ok());
   takeLog();
   ASSERT_TRUE(program.finish(*program.findEntry("decode")).ok());
@@ -376,9 +377,7 @@ TEST_F(CUDATest, NoGraph_NamesTheFirstCommandThatIsNotFinite) {
   EXPECT_TRUE(program.run("eval").ok());
   set(program, "x", NAN);
   std::string message = program.run("eval").message();
-  EXPECT_NE(message.find("command 1 (gemm 4x16x8): wrote nan"),
-            std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(message, "command 1 (gemm 4x16x8): wrote nan"));
 }
 
 TEST_F(CUDATest, FiniteChecks_SkipOtherColumns) {
@@ -540,10 +539,9 @@ TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
   setenv("FAKE_CUDA_CAPABILITY", "75", 1);
   std::string message = cuda::GPU::findTarget(0).message();
   unsetenv("FAKE_CUDA_CAPABILITY");
-  EXPECT_NE(message.find("has compute capability 7.5, artefacts are for sm_80, "
-                         "sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120"),
-            std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(message,
+                       "has compute capability 7.5, artefacts are for sm_80, "
+                       "sm_86, sm_89, sm_90, sm_90a, sm_100, sm_103, sm_120"));
 }
 
 // As a cubin, its spills were checked when it was made.

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Float16.h"
 #include "nsa/Runtime/Runtime.h"
+#include "test/unit/Expect.h"
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/TempDir.h"
@@ -307,11 +308,9 @@ TEST(GPURanksTest, RankMissing_TimesOut) {
     ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
     auto begin = std::chrono::steady_clock::now();
     std::string message = rank.average(1).message();
-    EXPECT_NE(message.find("rank 0 in reduction 5 of 64 bytes: time-out after"),
-              std::string::npos)
-        << message;
-    EXPECT_NE(message.find("[rank 1 is elsewhere]"), std::string::npos)
-        << message;
+    EXPECT_TRUE(
+        contains(message, "rank 0 in reduction 5 of 64 bytes: time-out after"));
+    EXPECT_TRUE(contains(message, "[rank 1 is elsewhere]"));
     EXPECT_LT(std::chrono::steady_clock::now() - begin,
               std::chrono::seconds(5));
     EXPECT_TRUE(rank.group.hasAborted());
@@ -326,8 +325,7 @@ TEST(GPURanksTest, LostRank_IsWaitedForNoLonger) {
     ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
     folder.write("loss", "rank 1 was lost");
     std::string message = rank.average(1).message();
-    EXPECT_NE(message.find("in reduction 5 of 64 bytes: "), std::string::npos)
-        << message;
+    EXPECT_TRUE(contains(message, "in reduction 5 of 64 bytes: "));
   });
 }
 
@@ -346,9 +344,8 @@ TEST(GPURanksTest, MissingLibrary_IsNamed) {
   Rank rank(folder, 0);
   rank.options.ncclLibrary = folder / "libnccl.so.2";
   std::string message = rank.load();
-  EXPECT_NE(message.find("NCCL"), std::string::npos) << message;
-  EXPECT_NE(message.find(folder / "libnccl.so.2"), std::string::npos)
-      << message;
+  EXPECT_TRUE(contains(message, "NCCL"));
+  EXPECT_TRUE(contains(message, folder / "libnccl.so.2"));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 //===- SharedLibraryTest.cpp - where libraries are looked for -------------===//
 
 #include "runtime/CPU/SharedLibrary.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include <gtest/gtest.h>
 
@@ -37,11 +38,8 @@ TEST_F(SharedLibraryTest, NameNowhere_ErrorNamesFolderAndPackages) {
   search(folder.str());
   Result<SharedLibrary> none =
       SharedLibrary::open("libfoo", "", {"libnsa-foo.so"}, "the package foo");
-  ASSERT_FALSE(none);
-  EXPECT_NE(none.message().find(folder / "libnsa-foo.so"), std::string::npos);
-  EXPECT_NE(none.message().find("; it comes with the package foo"),
-            std::string::npos)
-      << none.message();
+  EXPECT_TRUE(failsWith(none, folder / "libnsa-foo.so"));
+  EXPECT_TRUE(failsWith(none, "; it comes with the package foo"));
 }
 
 TEST_F(SharedLibraryTest, ChosenFile_EnvironmentNotSearched) {
@@ -49,8 +47,8 @@ TEST_F(SharedLibraryTest, ChosenFile_EnvironmentNotSearched) {
   Result<SharedLibrary> none = SharedLibrary::open(
       "libfoo", "libnsa-foo.so", {"libnsa-foo.so"}, "the package foo");
   ASSERT_FALSE(none);
-  EXPECT_EQ(none.message().find(folder.str()), std::string::npos);
-  EXPECT_EQ(none.message().find("it comes with"), std::string::npos);
+  EXPECT_FALSE(contains(none.message(), folder.str()));
+  EXPECT_FALSE(contains(none.message(), "it comes with"));
 }
 
 } // namespace

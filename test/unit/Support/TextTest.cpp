@@ -1,6 +1,7 @@
 //===- TextTest.cpp - small conversions to text ---------------------------===//
 
 #include "lib/Support/Text.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ TEST(Text, Quote_LongText_KeepsBothEnds) {
   EXPECT_LE(text.size(), kMostQuoted + 2);
   EXPECT_EQ(text.substr(0, 6), "'begin");
   EXPECT_EQ(text.substr(text.size() - 4), "end'");
-  EXPECT_NE(text.find("xx...xx"), std::string::npos);
+  EXPECT_TRUE(contains(text, "xx...xx"));
 }
 
 TEST(Text, Shortened_UTF8Sequences_StayWhole) {

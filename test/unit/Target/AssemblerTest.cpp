@@ -1,6 +1,7 @@
 //===- AssemblerTest.cpp - what ptxas reports -----------------------------===//
 
 #include "lib/Target/CUDA/Assembler.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ TEST(Assembler, ResourcesAndWarnings_AreRead) {
   EXPECT_EQ(assembly.kernels["second"].spillStores, 44u);
   EXPECT_EQ(assembly.kernels["second"].spillLoads, 52u);
   ASSERT_EQ(assembly.warnings.size(), 1u);
-  EXPECT_NE(assembly.warnings[0].find("C7512"), std::string::npos);
+  EXPECT_TRUE(contains(assembly.warnings[0], "C7512"));
 }
 
 // As ptxas 12.8 prints them: the function is named in the message, which comes
@@ -94,15 +95,13 @@ TEST(Assembler, KernelsWithSetmaxnreg_StartWithMaxnreg) {
   EXPECT_FALSE(checkLaunchRegisters(assembly, {{"ring", 128}}));
   llvm::Error wrong = checkLaunchRegisters(assembly, {{"ring", 168}});
   ASSERT_TRUE(bool(wrong));
-  EXPECT_NE(llvm::toString(std::move(wrong))
-                .find("@ring 128 registers at launch instead of 168"),
-            std::string::npos);
+  EXPECT_TRUE(contains(llvm::toString(std::move(wrong)),
+                       "@ring 128 registers at launch instead of 168"));
 }
 
 TEST(Assembler, NoAssembler_IsAnError) {
   llvm::Expected<Assembly> assembly =
       assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1);
   ASSERT_FALSE(assembly);
-  EXPECT_NE(llvm::toString(assembly.takeError()).find("/nowhere/ptxas"),
-            std::string::npos);
+  EXPECT_TRUE(contains(llvm::toString(assembly.takeError()), "/nowhere/ptxas"));
 }

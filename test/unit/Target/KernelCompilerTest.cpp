@@ -8,6 +8,7 @@
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/Expect.h"
 #include <gtest/gtest.h>
 
 using namespace mlir;
@@ -56,10 +57,8 @@ protected:
   void expectFailure(const std::string &text, StringRef reason) {
     message.clear();
     EXPECT_TRUE(failed(compile(text)));
-    EXPECT_NE(message.find("kernel 'broken' cannot be compiled"),
-              std::string::npos)
-        << message;
-    EXPECT_NE(message.find(reason), std::string::npos) << message;
+    EXPECT_TRUE(contains(message, "kernel 'broken' cannot be compiled"));
+    EXPECT_TRUE(contains(message, reason.str()));
   }
 
   MLIRContext context;
@@ -164,8 +163,8 @@ TEST(CPUDescriptionTest, LevelsAndTheHost_AreKnown) {
   EXPECT_NE(cantFail(describeCPU("native")).name, "native");
   llvm::Expected<CPUDescription> unknown = describeCPU("z80");
   ASSERT_FALSE(static_cast<bool>(unknown));
-  EXPECT_NE(llvm::toString(unknown.takeError()).find("unknown cpu 'z80'"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(llvm::toString(unknown.takeError()), "unknown cpu 'z80'"));
 }
 
 } // namespace

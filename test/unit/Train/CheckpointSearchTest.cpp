@@ -1,6 +1,7 @@
 //===- CheckpointSearchTest.cpp - bad checkpoints on the way --------------===//
 
 #include "runtime/Train/Checkpoint.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -173,14 +174,11 @@ TEST_F(CheckpointSearch, NeighbourIsBad_IsPassedOver) {
     all += text + "\n";
   }
   for (const char *run : {"weights", "state", "latest"})
-    EXPECT_NE(all.find(dir / run), std::string::npos) << all;
+    EXPECT_TRUE(contains(all, dir / run));
   // Without a good one, none of these is taken for a reason to begin anew.
   fs::remove_all(dir / "good");
   found = findNewest();
-  ASSERT_FALSE(found.ok());
-  EXPECT_NE(found.message().find("cannot be continued, and no other run can: "),
-            std::string::npos)
-      << found.message();
+  EXPECT_TRUE(failsWith(found, "cannot be continued, and no other run can: "));
 }
 
 TEST_F(CheckpointSearch, NewestOfARunIsBad_TheRunIsStillTheNewest) {

@@ -4,6 +4,7 @@
 #include "lib/Support/Json.h"
 #include "lib/Support/Safetensors.h"
 #include "runtime/Train/Checkpoint.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -83,10 +84,7 @@ TEST_F(CheckpointState, AnyChangedMember_IsRefused) {
   good[at] = good[at] == '0' ? '1' : '0';
   dir.write(state5, good);
   Result<TrainState> state = readTrainState(dir / "checkpoints/step-00000005");
-  ASSERT_FALSE(state.ok());
-  EXPECT_NE(state.message().find("state.json' is damaged: its hash is "),
-            std::string::npos)
-      << state.message();
+  EXPECT_TRUE(failsWith(state, "state.json' is damaged: its hash is "));
 }
 
 TEST_F(CheckpointState, NumbersThatDoNotAgree_AreNamed) {
@@ -161,12 +159,9 @@ TEST_F(CheckpointState, ValueNotFinite_IsNotRead) {
       },
       /*sealed=*/true);
   Result<Checkpoint> opened = open();
-  ASSERT_FALSE(opened.ok());
-  EXPECT_NE(opened.message().find(
-                "optimizer.safetensors' has a value that is not finite: "
-                "'target_fraction_sum'[0] is nan"),
-            std::string::npos)
-      << opened.message();
+  EXPECT_TRUE(failsWith(
+      opened, "optimizer.safetensors' has a value that is not finite: "
+              "'target_fraction_sum'[0] is nan"));
 }
 
 // Old checkpoints once stayed, without a word, where they could not be removed.

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/RunDirectory.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -80,11 +81,8 @@ TEST(Checkpoint, Restored_EveryPersistentTensorIsThere) {
 
   BigramModel wider(1, 2, 5);
   Status status = checkpoint->restore(wider);
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.message().find(
-                "model.safetensors' is F32[4x4], the artefact's is F32[5x5]"),
-            std::string::npos)
-      << status.message();
+  EXPECT_TRUE(failsWith(
+      status, "model.safetensors' is F32[4x4], the artefact's is F32[5x5]"));
 }
 
 TEST(Checkpoint, OldOnes_AreRemoved) {
@@ -215,9 +213,7 @@ TEST(Checkpoint, FailedSave_ChangesNothing) {
   Result<std::string> path =
       saveCheckpoint(dir.str(), model, stateAt(7), runConfig(), 1);
   setrlimit(RLIMIT_FSIZE, &old);
-  ASSERT_FALSE(path.ok());
-  EXPECT_NE(path.message().find("File too large"), std::string::npos)
-      << path.message();
+  EXPECT_TRUE(failsWith(path, "File too large"));
   EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000005\n");
   EXPECT_TRUE(Checkpoint::open(dir / "checkpoints/step-00000005").ok());
   EXPECT_FALSE(fs::exists(dir / "checkpoints/.tmp-step-00000007"));
@@ -280,22 +276,17 @@ TEST(Checkpoint, UnreadableFolder_IsAnError) {
   std::string name(300, 'x');
   for (const std::string &path : {dir / "loop", dir / name}) {
     Result<FoundCheckpoint> found = findCheckpoint(path);
-    ASSERT_FALSE(found.ok());
-    EXPECT_NE(found.message().find("cannot inspect '"), std::string::npos)
-        << found.message();
+    EXPECT_TRUE(failsWith(found, "cannot inspect '"));
     EXPECT_FALSE(RunDirectory::reopen(path).ok());
     EXPECT_FALSE(CsvLog::open(path, "step,x", 0).ok());
     Result<FoundCheckpoint> newest =
         findNewestCheckpoint(path, ofProgram(1, 2));
-    ASSERT_FALSE(newest.ok());
-    EXPECT_NE(newest.message().find("cannot list '"), std::string::npos)
-        << newest.message();
+    EXPECT_TRUE(failsWith(newest, "cannot list '"));
   }
   EXPECT_TRUE(findNewestCheckpoint(dir / "none", ofProgram(1, 2)).ok());
   Result<FoundCheckpoint> newest =
       findNewestCheckpoint(dir.str(), ofProgram(1, 2));
-  ASSERT_FALSE(newest.ok());
-  EXPECT_NE(newest.message().find("cannot inspect '"), std::string::npos);
+  EXPECT_TRUE(failsWith(newest, "cannot inspect '"));
 }
 
 // Every key either may change on resume or is refused.

@@ -1,6 +1,7 @@
 //===- EnvironmentTest.cpp - what a run says of its machine ---------------===//
 
 #include "runtime/Train/Environment.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,6 @@ TEST(Environment, MemoryFarFromThePlan_IsAWarning) {
   // What connects GPUs is in no plan.
   use.connections = 600 * MiB;
   ASSERT_EQ(describeMemory(use).size(), 1u);
-  EXPECT_NE(describeMemory(use)[0].find(", 600.0 of them to reach other ranks"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(describeMemory(use)[0], ", 600.0 of them to reach other ranks"));
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/InitialWeights.h"
 #include "lib/Support/Safetensors.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <nlohmann/json.hpp>
@@ -41,9 +42,8 @@ TEST_F(InitialWeightsTest, InitFrom_OtherLength_BeginsWithTheWeights) {
         dir.read("runs/" + options.runName + "/env.json"));
     EXPECT_EQ(env["init_from"], file);
     EXPECT_EQ(env["init_hash"], state["init_from"]["xxh3"]);
-    EXPECT_NE(dir.read("runs/" + options.runName + "/train.log")
-                  .find("initial weights from " + file + " "),
-              std::string::npos);
+    EXPECT_TRUE(contains(dir.read("runs/" + options.runName + "/train.log"),
+                         "initial weights from " + file + " "));
   }
   EXPECT_EQ(dir.read("runs/b/val.csv"), dir.read("runs/c/val.csv"));
 }
@@ -101,10 +101,7 @@ TEST_F(InitialWeightsTest, InitFrom_DamagedOrNotFinite_IsRefused) {
       dir / "w", {{"w", "F32", {16, 16}, values.data(), 1024}}, {}));
   Result<InitialWeights> weights =
       loadInitialWeights(dir / "w", model, config, false);
-  ASSERT_FALSE(weights.ok());
-  EXPECT_NE(weights.message().find("not finite: 'w'[7] is inf"),
-            std::string::npos)
-      << weights.message();
+  EXPECT_TRUE(failsWith(weights, "not finite: 'w'[7] is inf"));
   ASSERT_TRUE(train(first, named("a")).ok());
   std::string name = "runs/a/checkpoints/step-00000020/model.safetensors";
   std::string good = dir.read(name);
@@ -112,10 +109,7 @@ TEST_F(InitialWeightsTest, InitFrom_DamagedOrNotFinite_IsRefused) {
   dir.write(name, good);
   weights = loadInitialWeights(dir / "runs/a/checkpoints/step-00000020", model,
                                config, false);
-  ASSERT_FALSE(weights.ok());
-  EXPECT_NE(weights.message().find("is damaged: its hash is"),
-            std::string::npos)
-      << weights.message();
+  EXPECT_TRUE(failsWith(weights, "is damaged: its hash is"));
   EXPECT_FALSE(loadInitialWeights(dir / "none", model, config, false).ok());
   // Nothing is left of a run that could not begin.
   TrainOptions options = named("b");
@@ -132,10 +126,9 @@ TEST_F(InitialWeightsTest, InitFrom_OtherKeysOfTheModel_AreSaid) {
   TrainOptions options = named("b");
   options.initFrom = dir / "runs/a";
   ASSERT_TRUE(train(second, options).ok());
-  EXPECT_NE(dir.read("runs/b/train.log")
-                .find("warning: the initial weights were trained with "
-                      "model.rope_base 10000.0, it is now 500000.0"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/b/train.log"),
+                       "warning: the initial weights were trained with "
+                       "model.rope_base 10000.0, it is now 500000.0"));
 }
 
 // A run that a launcher starts again takes its own checkpoint.

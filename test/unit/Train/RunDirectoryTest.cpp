@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Console.h"
 #include "runtime/Train/RunLog.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <nlohmann/json.hpp>
@@ -106,14 +107,14 @@ TEST(RunDirectory, HaltFilesOfOtherRuns_AreIgnored) {
   ASSERT_TRUE(run.ok());
   HaltRequest request = run->checkHalt();
   EXPECT_FALSE(request.halt);
-  EXPECT_NE(request.ignored.find("older than this run"), std::string::npos);
+  EXPECT_TRUE(contains(request.ignored, "older than this run"));
   EXPECT_TRUE(run->checkHalt().ignored.empty()) << "reported once";
 
   dir.write("r/.HALT", "0123456789ab\n");
   run = RunDirectory::reopen(dir / "r");
   request = run->checkHalt();
   EXPECT_FALSE(request.halt);
-  EXPECT_NE(request.ignored.find("for run '0123456789ab'"), std::string::npos);
+  EXPECT_TRUE(contains(request.ignored, "for run '0123456789ab'"));
 
   dir.write("r/.HALT", run->id() + "\n");
   EXPECT_TRUE(run->checkHalt().halt);

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Safetensors.h"
 #include "lib/Support/Philox.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <chrono>
@@ -61,19 +62,16 @@ TEST(Safetensors, WhatTheFormatAllows_IsRead) {
 }
 
 TEST(Safetensors, NestingOfAnyDepth_IsRefused) {
-  EXPECT_NE(parse(image(R"({"a":{"dtype":"F32","shape":[[4]],)"
-                        R"("data_offsets":[0,4]}})",
-                        "1234"))
-                .message()
-                .find("array is not an unsigned integer"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(parse(image(R"({"a":{"dtype":"F32","shape":[[4]],)"
+                                    R"("data_offsets":[0,4]}})",
+                                    "1234")),
+                        "array is not an unsigned integer"));
   std::string deep(200000, '[');
   std::string header = R"({"a":{"dtype":"F32","shape":[)" + deep + "1" +
                        std::string(deep.size(), ']') +
                        R"(],"data_offsets":[0,4]}})";
   Result<SafetensorsFile> file = parse(image(header, "1234"));
-  ASSERT_FALSE(file.ok());
-  EXPECT_NE(file.message().find("nested more than 16 deep"), std::string::npos)
+  EXPECT_TRUE(failsWith(file, "nested more than 16 deep"))
       << file.message().substr(0, 200);
 }
 
@@ -138,8 +136,7 @@ TEST(Safetensors, FileShrinks_ReadIsAnError) {
   ASSERT_TRUE(file->read(*file->find("a"), values.data()));
   std::filesystem::resize_file(path, 1000);
   Status status = file->read(*file->find("a"), values.data());
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.message().find(path + "' has shrunk"), std::string::npos);
+  EXPECT_TRUE(failsWith(status, path + "' has shrunk"));
 }
 
 // 200,000 took more than 20 seconds: every name was compared with all before.
@@ -157,10 +154,8 @@ TEST(Safetensors, ManyEmptyTensors_TakeLinearTime) {
   EXPECT_EQ(file->tensors().size(), 100000u);
   EXPECT_NE(file->find("t99999"), nullptr);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
-  EXPECT_NE(parse(header((1 << 18) + 1))
-                .message()
-                .find("an object of more than 262144 names"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(parse(header((1 << 18) + 1)),
+                        "an object of more than 262144 names"));
 }
 
 TEST(Safetensors, AnyBytes_DoNotCrash) {

@@ -1,5 +1,6 @@
 //===- TrainerDataTest.cpp - data that is damaged or goes away ------------===//
 
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <atomic>
@@ -56,13 +57,8 @@ TEST_F(TrainerDataTest, Shard_ShrinksWhileTraining_LastStepIsSaved) {
         fs::resize_file(path, 1024);
     };
     Result<TrainEnd> end = train(model, named(name));
-    ASSERT_FALSE(end.ok());
-    EXPECT_NE(end.message().find("'" + path + "' has shrunk: it ends before"),
-              std::string::npos)
-        << end.message();
-    EXPECT_NE(end.message().find("the run ends after step 8, which is saved"),
-              std::string::npos)
-        << end.message();
+    EXPECT_TRUE(failsWith(end, "'" + path + "' has shrunk: it ends before"));
+    EXPECT_TRUE(failsWith(end, "the run ends after step 8, which is saved"));
     EXPECT_EQ(dir.read(std::string("runs/") + name + "/checkpoints/latest"),
               "step-00000008\n");
     dir.write("data/" + std::string(file), whole);
@@ -79,10 +75,8 @@ TEST_F(TrainerDataTest, Shard_IsDamaged_NoRunBegins) {
   options.verifySeconds = 60;
   BigramModel model(2, 8, 16);
   Result<TrainEnd> end = train(model, options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("val_000000.bin' has hash "), std::string::npos)
-      << end.message();
-  EXPECT_NE(end.message().find(", its manifest says "), std::string::npos);
+  EXPECT_TRUE(failsWith(end, "val_000000.bin' has hash "));
+  EXPECT_TRUE(failsWith(end, ", its manifest says "));
   EXPECT_FALSE(fs::exists(dir / "runs"));
 }
 
@@ -101,15 +95,10 @@ TEST_F(TrainerDataTest, Shard_FoundDamagedWhileTraining_NothingIsSaved) {
     (void)verifier.wait();
   };
   Result<TrainEnd> end = train(model, options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("train_000000.bin' has hash "),
-            std::string::npos)
-      << end.message();
-  EXPECT_NE(end.message().find("the steps from 1 to 3 may have read it and are "
-                               "not saved; the newest checkpoint from before "
-                               "them: none"),
-            std::string::npos)
-      << end.message();
+  EXPECT_TRUE(failsWith(end, "train_000000.bin' has hash "));
+  EXPECT_TRUE(failsWith(end, "the steps from 1 to 3 may have read it and are "
+                             "not saved; the newest checkpoint from before "
+                             "them: none"));
   EXPECT_FALSE(fs::exists(checkpoints("a")));
 }
 
@@ -136,13 +125,10 @@ TEST_F(TrainerDataTest, Shard_NotVerifiedYet_CheckpointWaits) {
   Result<TrainEnd> end = train(second, options);
   ended = true;
   later.join();
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("the steps from 6 to 10 may have read it and "
-                               "are not saved; the newest checkpoint from "
-                               "before them: " +
-                               checkpoints("a") + "/step-00000005"),
-            std::string::npos)
-      << end.message();
+  EXPECT_TRUE(failsWith(end, "the steps from 6 to 10 may have read it and "
+                             "are not saved; the newest checkpoint from "
+                             "before them: " +
+                                 checkpoints("a") + "/step-00000005"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
   EXPECT_FALSE(fs::exists(checkpoints("a") + "/step-00000010"));
 }
@@ -175,12 +161,8 @@ TEST_F(TrainerDataTest, Shard_OverwrittenAfterItsCheck_NothingMoreIsSaved) {
     fs::last_write_time(path, fs::last_write_time(path) + 1s);
   };
   Result<TrainEnd> end = train(model, options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("'" + path + "' has hash "), std::string::npos)
-      << end.message();
-  EXPECT_NE(end.message().find("the steps from 6 to 10 may have read it"),
-            std::string::npos)
-      << end.message();
+  EXPECT_TRUE(failsWith(end, "'" + path + "' has hash "));
+  EXPECT_TRUE(failsWith(end, "the steps from 6 to 10 may have read it"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
 }
 
@@ -232,14 +214,9 @@ TEST_F(ForeignDataTest, TokensChangeBetweenHalves_RunDoesNotGoOn) {
   options = {};
   options.resume = dir / "runs/a";
   Result<TrainEnd> end = go(options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("'" + dir / "foreign/train.bin" +
-                               "' has changed: its hash is "),
-            std::string::npos)
-      << end.message();
-  EXPECT_NE(end.message().find("/step-00000005' is of one with "),
-            std::string::npos)
-      << end.message();
+  EXPECT_TRUE(failsWith(end, "'" + dir / "foreign/train.bin" +
+                                 "' has changed: its hash is "));
+  EXPECT_TRUE(failsWith(end, "/step-00000005' is of one with "));
   options.allowChangedData = true;
   end = go(options);
   EXPECT_TRUE(end.ok()) << end.message();
@@ -260,7 +237,7 @@ TEST_F(ForeignDataTest, CheckpointWithoutHashes_GoesOnWithOneWarning) {
   ASSERT_NE(at, std::string::npos) << log;
   dir.write("runs/a/train.log", "");
   ASSERT_TRUE(go(options).ok());
-  EXPECT_EQ(dir.read("runs/a/train.log").find(warning), std::string::npos);
+  EXPECT_FALSE(contains(dir.read("runs/a/train.log"), warning));
 }
 
 // The verification never begins here, so that only the signal ends the wait.
@@ -283,11 +260,10 @@ TEST_F(TrainerDataTest, Stop_WhileCheckpointWaits_RunEndsUnsaved) {
   stopper.join();
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Interrupted);
-  EXPECT_NE(dir.read("runs/a/train.log")
-                .find("step 5: stopped before all shards were verified: the "
-                      "steps from 1 to 5 are not saved; the newest checkpoint "
-                      "from before them: none"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+                       "step 5: stopped before all shards were verified: the "
+                       "steps from 1 to 5 are not saved; the newest checkpoint "
+                       "from before them: none"));
   EXPECT_FALSE(fs::exists(checkpoints("a")));
 }
 

@@ -1,5 +1,6 @@
 //===- TrainerEvaluationTest.cpp - what runs say of themselves ------------===//
 
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <nlohmann/json.hpp>
@@ -50,7 +51,7 @@ TEST_F(TrainerEvaluationTest, Utilization_CountsTheEntriesOfAStep) {
     if (record["msg"] == "step")
       EXPECT_NEAR(double(record["mfu"]) * 48 * 1e6,
                   1200 * double(record["toks_per_s"]), 1e-3);
-  EXPECT_NE(dir.read("runs/a/train.log").find(" | mfu "), std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"), " | mfu "));
 
   TrainOptions options = named("separate");
   options.separateUpdate = true;
@@ -69,7 +70,7 @@ TEST_F(TrainerEvaluationTest, UnknownPeak_HasNoUtilization) {
       nlohmann::json::parse(dir.read("runs/a/metrics.json"));
   EXPECT_EQ(metrics["flops_per_step"], 1000);
   EXPECT_FALSE(metrics.contains("mfu"));
-  EXPECT_EQ(dir.read("runs/a/train.log").find(" | mfu "), std::string::npos);
+  EXPECT_FALSE(contains(dir.read("runs/a/train.log"), " | mfu "));
 }
 
 /// The number behind "mean " in the last progress line.
@@ -156,9 +157,8 @@ TEST_F(TrainerEvaluationTest, StageSwitch_IsEvaluatedOnTheSameTokens) {
   EXPECT_NE(double(all[2]["earlier_length"]["loss"]),
             double(all[1]["earlier_length"]["loss"]))
       << "two steps later";
-  EXPECT_NE(
-      dir.read("runs/a/train.log").find("the first 8 of sequences of 16, "),
-      std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+                       "the first 8 of sequences of 16, "));
 }
 
 TEST_F(TrainerEvaluationTest, LengthsThatAreNoMultiples_AreNotCompared) {
@@ -168,10 +168,9 @@ TEST_F(TrainerEvaluationTest, LengthsThatAreNoMultiples_AreNotCompared) {
   TrainOptions options;
   options.resume = dir / "runs/a";
   ASSERT_TRUE(trainStage(1, options).ok());
-  EXPECT_NE(dir.read("runs/a/train.log")
-                .find("no loss at equal length before and after: sequences of "
-                      "12 tokens are no multiple of 8"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+                       "no loss at equal length before and after: sequences of "
+                       "12 tokens are no multiple of 8"));
   for (const nlohmann::json &record : records("eval.jsonl"))
     EXPECT_TRUE(record["msg"] != "stage_end" && record["msg"] != "stage_begun")
         << record;

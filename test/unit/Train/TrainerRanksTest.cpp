@@ -2,6 +2,7 @@
 
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Train/Trainer.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 #include "test/unit/Train/SmallRun.h"
@@ -215,9 +216,7 @@ TEST_F(TrainerRanksTest, DistanceBetweenRanks_IsLogged) {
     // Lesson 8 allows 5 %.
     EXPECT_GT(std::stod(log.substr(at + line.size())), 5.0) << log;
   }
-  EXPECT_NE(log.find(" % of a step at most, rank 1 is the slowest"),
-            std::string::npos)
-      << log;
+  EXPECT_TRUE(contains(log, " % of a step at most, rank 1 is the slowest"));
 }
 
 // The batch size once was global for one data set and per rank for another.
@@ -228,10 +227,9 @@ TEST_F(TrainerRanksTest, Ranks_ShareOneBatch) {
     ASSERT_EQ(train(size, name),
               std::vector<int>(size_t(size), int(TrainEnd::Finished)));
     expectSameLosses(name, "one");
-    EXPECT_NE(dir.read("runs/" + name + "/train.log")
-                  .find("96 tokens per step = " + std::to_string(size) +
-                        " ranks x " + std::to_string(6 / size) + " x 2"),
-              std::string::npos);
+    EXPECT_TRUE(contains(dir.read("runs/" + name + "/train.log"),
+                         "96 tokens per step = " + std::to_string(size) +
+                             " ranks x " + std::to_string(6 / size) + " x 2"));
   }
 }
 
@@ -254,8 +252,7 @@ TEST_F(TrainerRanksTest, EveryRank_WritesHeartbeatsAndTheFirstTheLog) {
         dir.read(std::string("runs/a/heartbeat_rank") + rank + ".jsonl"));
     int steps = 0;
     for (std::string line; std::getline(lines, line);) {
-      EXPECT_NE(line.find(std::string("\"rank\":") + rank), std::string::npos)
-          << line;
+      EXPECT_TRUE(contains(line, std::string("\"rank\":") + rank));
       steps += line.find("\"msg\":\"step\"") != std::string::npos;
     }
     EXPECT_EQ(steps, 20);
@@ -270,10 +267,9 @@ TEST_F(TrainerRanksTest, OneRankNotFinite_StopsAll) {
   poisonAt = 3 * 12 + 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find("first tensor that is not finite: grad.w[5] in pass 1 on "
-                     "rank 1"),
-            std::string::npos)
-      << log;
+  EXPECT_TRUE(
+      contains(log, "first tensor that is not finite: grad.w[5] in pass 1 on "
+                    "rank 1"));
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
 }
@@ -295,16 +291,14 @@ TEST_F(TrainerRanksTest, OneRankStopsAtACommand_StopsAll) {
     std::string what = "command 7 wrote nan on rank " + std::to_string(rank),
                 log;
     log = dir.read("runs/" + name + "/train.log");
-    EXPECT_NE(log.find("step 4: " + what), std::string::npos) << log;
+    EXPECT_TRUE(contains(log, "step 4: " + what));
     EXPECT_EQ(dir.read("runs/" + name + "/.anomaly_type"), "nan_loss\n");
-    EXPECT_NE(dir.read("runs/" + name + "/metrics.json")
-                  .find("\"end\": \"nan_loss\""),
-              std::string::npos);
+    EXPECT_TRUE(contains(dir.read("runs/" + name + "/metrics.json"),
+                         "\"end\": \"nan_loss\""));
     for (int other = 0; other < 3; ++other) {
       std::string heartbeats = dir.read("runs/" + name + "/heartbeat_rank" +
                                         std::to_string(other) + ".jsonl");
-      EXPECT_NE(heartbeats.find("nan_loss: " + what), std::string::npos)
-          << heartbeats;
+      EXPECT_TRUE(contains(heartbeats, "nan_loss: " + what));
       std::string weights = name + ".rank" + std::to_string(other);
       EXPECT_EQ(dir.read(weights), dir.read("before.rank0")) << weights;
     }
@@ -340,9 +334,7 @@ TEST_F(TrainerRanksTest, Shard_OneRanksShrinks_AllSaveAndEnd) {
   for (const char *rank : {"0", "1"}) {
     std::string heartbeats =
         dir.read(std::string("runs/a/heartbeat_rank") + rank + ".jsonl");
-    EXPECT_NE(heartbeats.find("train_000000.bin' has shrunk"),
-              std::string::npos)
-        << heartbeats;
+    EXPECT_TRUE(contains(heartbeats, "train_000000.bin' has shrunk"));
   }
 }
 
@@ -363,10 +355,9 @@ TEST_F(TrainerRanksTest, SharedMomentNotFinite_NoRankSaves) {
   badMomentAt = 9 * 3;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find("step 10: no checkpoint was saved: state 'v.w'[7] is "
-                     "inf on rank 1\n"),
-            std::string::npos)
-      << log;
+  EXPECT_TRUE(contains(log,
+                       "step 10: no checkpoint was saved: state 'v.w'[7] is "
+                       "inf on rank 1\n"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
   EXPECT_FALSE(
       std::filesystem::exists(dir / "runs/a/checkpoints/.tmp-step-00000010"));
@@ -384,10 +375,9 @@ TEST_F(TrainerRanksTest, SaveBesideSteps_AllRanksLearnHowItEnded) {
   badMomentRank = 0;
   badMomentAt = 9 * 3;
   EXPECT_EQ(train(2, "bad"), std::vector<int>(2, int(TrainEnd::NonFinite)));
-  EXPECT_NE(dir.read("runs/bad/train.log")
-                .find("step 10: no checkpoint was saved: state 'v.w'[7] is "
-                      "inf on rank 0\n"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/bad/train.log"),
+                       "step 10: no checkpoint was saved: state 'v.w'[7] is "
+                       "inf on rank 0\n"));
   EXPECT_EQ(dir.read("runs/bad/checkpoints/latest"), "step-00000005\n");
 }
 

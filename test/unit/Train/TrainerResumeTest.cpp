@@ -1,5 +1,6 @@
 //===- TrainerResumeTest.cpp - continuing a run ---------------------------===//
 
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <chrono>
@@ -83,8 +84,8 @@ TEST_F(TrainerResumeTest, GoingBack_HoldsFromItsFirstMoment) {
     EXPECT_TRUE(fs::exists(
         dir / (std::string("runs/b/checkpoints/abandoned-step-000000") + step)))
         << step;
-  EXPECT_NE(dir.read("runs/b/train.log").find("later than that, set aside: "),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(dir.read("runs/b/train.log"), "later than that, set aside: "));
 }
 
 // The folder two above a copied checkpoint was once taken for the run, and its
@@ -105,11 +106,8 @@ TEST_F(TrainerResumeTest, CopiedCheckpoint_IsRefused) {
              fs::copy_options::recursive);
     resume.resume = copy;
     Result<TrainEnd> end = train(second, resume);
-    ASSERT_FALSE(end.ok());
-    EXPECT_NE(end.message().find("a run continues only from "
-                                 "<run>/checkpoints/step-N"),
-              std::string::npos)
-        << end.message();
+    EXPECT_TRUE(failsWith(end, "a run continues only from "
+                               "<run>/checkpoints/step-N"));
   }
   EXPECT_EQ(dir.read("project/config.yaml"), "mine");
   EXPECT_FALSE(fs::exists(dir / "project/train.log"));
@@ -154,13 +152,13 @@ TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
   options.resume = "auto";
   options.stopAfter = 7;
   ASSERT_TRUE(train(first, options).ok());
-  EXPECT_NE(dir.read("runs/a/train.log").find("resume auto: no checkpoint"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(dir.read("runs/a/train.log"), "resume auto: no checkpoint"));
   options.runName = "ignored";
   options.stopAfter = 0;
   ASSERT_TRUE(train(second, options).ok());
   EXPECT_EQ(run, dir / "runs/a");
-  EXPECT_NE(dir.read("runs/a/train.log").find("at step 7"), std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"), "at step 7"));
   // Finished: nothing is left to resume, and that is said; by name it is an
   // error.
   std::string log = dir.read("runs/a/train.log");
@@ -171,9 +169,7 @@ TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
   EXPECT_TRUE(fs::exists(dir / "runs/a/metrics.json"));
   options.resume = dir / "runs/a";
   end = train(third, options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("is at step 20, train.steps is 20"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(end, "is at step 20, train.steps is 20"));
   options.resume = "";
   options.restart = dir / "runs/a";
   EXPECT_TRUE(train(third, options).ok());

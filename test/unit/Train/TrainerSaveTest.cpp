@@ -1,5 +1,6 @@
 //===- TrainerSaveTest.cpp - saves that fail, and when to save ------------===//
 
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <csignal>
@@ -53,15 +54,13 @@ TEST_F(TrainerSaveTest, MomentNotFinite_EndsTheRunAndKeepsTheLastGoodOne) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::NonFinite);
   std::string log = read("a/train.log");
-  EXPECT_NE(log.find("step 10: no checkpoint was saved: state 'v.w'[7] is "
-                     "inf\nlast good checkpoint: " +
-                     dir / "runs/a/checkpoints/step-00000005\n"),
-            std::string::npos)
-      << log;
+  EXPECT_TRUE(
+      contains(log, "step 10: no checkpoint was saved: state 'v.w'[7] is "
+                    "inf\nlast good checkpoint: " +
+                        dir / "runs/a/checkpoints/step-00000005\n"));
   EXPECT_EQ(read("a/checkpoints/latest"), "step-00000005\n");
   EXPECT_EQ(read("a/.anomaly_type"), "nan_loss\n");
-  EXPECT_NE(read("a/metrics.json").find("\"end\": \"nan_loss\""),
-            std::string::npos);
+  EXPECT_TRUE(contains(read("a/metrics.json"), "\"end\": \"nan_loss\""));
   BigramModel straight(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(straight, named("b")).ok());
   TrainOptions resume;
@@ -77,8 +76,7 @@ TEST_F(TrainerSaveTest, WeightNotFiniteAtTheEnd_IsNotSaved) {
   Result<TrainEnd> end = train(model, named("a"));
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::NonFinite);
-  EXPECT_NE(read("a/train.log").find("parameter 'w'[7] is nan"),
-            std::string::npos);
+  EXPECT_TRUE(contains(read("a/train.log"), "parameter 'w'[7] is nan"));
   EXPECT_FALSE(fs::exists(dir / "runs/a/checkpoints/latest"));
 }
 
@@ -92,15 +90,12 @@ TEST_F(TrainerSaveTest, DiskIsFullForAWhile_TrainingGoesOn) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Finished);
   std::string log = read("b/train.log"), checkpoints = "b/checkpoints/";
-  EXPECT_NE(
-      log.find("step 10: no checkpoint was saved: cannot write '" +
+  EXPECT_TRUE(contains(
+      log, "step 10: no checkpoint was saved: cannot write '" +
                dir / "runs/b/checkpoints/.tmp-step-00000010/"
                      "model.safetensors': File too large; training goes on, "
-                     "and the next save tries again\n"),
-      std::string::npos)
-      << log;
-  EXPECT_NE(log.find("saves that failed for lack of room: 1\n"),
-            std::string::npos);
+                     "and the next save tries again\n"));
+  EXPECT_TRUE(contains(log, "saves that failed for lack of room: 1\n"));
   EXPECT_EQ(count(log, "heartbeat_rank0.jsonl': File too large"), 2u)
       << "when it begins and at the end: " << log;
   for (const char *step : {"step-00000005", "step-00000015", "step-00000020"})
@@ -116,17 +111,13 @@ TEST_F(TrainerSaveTest, DiskIsFullAtTheEnd_IsAnError) {
   BigramModel model(2, 8, 64);
   limitFiles(8000);
   Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("no checkpoint was saved: cannot write '"),
-            std::string::npos)
-      << end.message();
+  EXPECT_TRUE(failsWith(end, "no checkpoint was saved: cannot write '"));
   limitFiles(old.rlim_cur);
-  EXPECT_NE(read("a/train.log")
-                .find("warning: a file of a checkpoint takes 32,776 bytes, but "
-                      "this process may write 8,000 (ulimit -f): no save can "
-                      "succeed"),
-            std::string::npos)
-      << read("a/train.log");
+  EXPECT_TRUE(
+      contains(read("a/train.log"),
+               "warning: a file of a checkpoint takes 32,776 bytes, but "
+               "this process may write 8,000 (ulimit -f): no save can "
+               "succeed"));
 }
 
 TEST_F(TrainerSaveTest, SaveMinutes_SavesByTheClock) {
@@ -168,7 +159,7 @@ TEST_F(TrainerSaveTest, NewestIsDamaged_ResumesFromTheOneBefore) {
                         newest.string() + "/model.safetensors' is damaged: ";
   EXPECT_EQ(count(log, warning), 2u) << "at the start and at the end: " << log;
   EXPECT_LT(log.find(warning), log.find("step 00"));
-  EXPECT_NE(log.find("at step 10\n"), std::string::npos);
+  EXPECT_TRUE(contains(log, "at step 10\n"));
   EXPECT_EQ(losses("a"), losses("b"));
   EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
 }
@@ -183,7 +174,7 @@ TEST_F(TrainerSaveTest, LatestIsMissing_RestartGoesOn) {
   TrainOptions restart;
   restart.restart = dir / "runs/a";
   ASSERT_TRUE(train(second, restart).ok());
-  EXPECT_NE(read("a/train.log").find("at step 10\n"), std::string::npos);
+  EXPECT_TRUE(contains(read("a/train.log"), "at step 10\n"));
 }
 
 // What was written into a folder that nobody finds again once ended with 0.

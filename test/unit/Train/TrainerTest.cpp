@@ -1,6 +1,7 @@
 //===- TrainerTest.cpp - the training loop on a small model ---------------===//
 
 #include "runtime/Data/Pack.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 
 #include <nlohmann/json.hpp>
@@ -36,15 +37,13 @@ TEST_F(TrainerTest, ShortRun_LearnsAndLeavesItsRecords) {
         "train.log", "heartbeat_rank0.jsonl", "val.csv"})
     EXPECT_FALSE(dir.read(std::string("runs/a/") + name).empty()) << name;
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find(configHash(config)), std::string::npos);
+  EXPECT_TRUE(contains(log, configHash(config)));
   EXPECT_LT(log.find(configHash(config)), log.find('\n'));
-  EXPECT_NE(log.find("48 tokens per step"), std::string::npos);
-  EXPECT_NE(log.find("epoch 2 begins after step"), std::string::npos);
-  EXPECT_NE(log.find(": the training split was used once\n"),
-            std::string::npos);
-  EXPECT_NE(log.find(": the training split was used 2 times\n"),
-            std::string::npos);
-  EXPECT_NE(log.find("validation loss"), std::string::npos);
+  EXPECT_TRUE(contains(log, "48 tokens per step"));
+  EXPECT_TRUE(contains(log, "epoch 2 begins after step"));
+  EXPECT_TRUE(contains(log, ": the training split was used once\n"));
+  EXPECT_TRUE(contains(log, ": the training split was used 2 times\n"));
+  EXPECT_TRUE(contains(log, "validation loss"));
 }
 
 // Runs once seemed to hang because only some steps showed a sign of life.
@@ -158,11 +157,11 @@ TEST_F(TrainerTest, StepWithoutTargets_UpdatesNothingAndIsSaid) {
   std::string log = dir.read("runs/a/train.log");
   size_t line = log.find(": no token of its sequences has a target, no update");
   ASSERT_NE(line, std::string::npos) << log;
-  EXPECT_NE(dir.read("runs/a/heartbeat_rank0.jsonl").find("\"no_targets\""),
-            std::string::npos);
-  EXPECT_NE(losses("a").find(",nan,"), std::string::npos);
-  EXPECT_EQ(dir.read("runs/a/metrics.json").find("\"train_loss_mean\":null"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(dir.read("runs/a/heartbeat_rank0.jsonl"), "\"no_targets\""));
+  EXPECT_TRUE(contains(losses("a"), ",nan,"));
+  EXPECT_FALSE(
+      contains(dir.read("runs/a/metrics.json"), "\"train_loss_mean\":null"));
   for (float weight : model.weights())
     ASSERT_TRUE(std::isfinite(weight));
 }
@@ -185,7 +184,7 @@ TEST_F(TrainerTest, SplitWithoutTargets_IsRefused) {
                                  " split has no target"),
               0u)
         << end.message();
-    EXPECT_EQ(end.message().find("\n"), std::string::npos);
+    EXPECT_FALSE(contains(end.message(), "\n"));
   }
 }
 
@@ -198,10 +197,9 @@ TEST_F(TrainerTest, NonFiniteGradients_StopTheRun) {
   EXPECT_EQ(*end, TrainEnd::NonFinite);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find("first tensor that is not finite: grad.w[5] in pass 1"),
-            std::string::npos)
-      << log;
-  EXPECT_NE(log.find("step-00000010"), std::string::npos);
+  EXPECT_TRUE(
+      contains(log, "first tensor that is not finite: grad.w[5] in pass 1"));
+  EXPECT_TRUE(contains(log, "step-00000010"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
   EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
             "nan_loss");
@@ -249,8 +247,8 @@ TEST_F(TrainerTest, CommandWritesNaN_EndsTheRunAsNonFinite) {
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
             "nan_loss");
-  EXPECT_NE(dir.read("runs/a/train.log").find("step 13: command 7 wrote nan"),
-            std::string::npos);
+  EXPECT_TRUE(
+      contains(dir.read("runs/a/train.log"), "step 13: command 7 wrote nan"));
 }
 
 // fp16: gradients that do not fit at a scale of the loss are no reason to stop,
@@ -264,13 +262,11 @@ TEST_F(TrainerTest, Overflow_SkipsOneUpdateAndIsSaid) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Finished);
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find("step 5: gradients beyond fp16 at loss scale 1024, no "
-                     "update; now 512"),
-            std::string::npos)
-      << log;
-  EXPECT_NE(log.find("step 6: gradients beyond fp16 at loss scale 512"),
-            std::string::npos);
-  EXPECT_EQ(log.find("step 7: gradients"), std::string::npos);
+  EXPECT_TRUE(contains(log,
+                       "step 5: gradients beyond fp16 at loss scale 1024, no "
+                       "update; now 512"));
+  EXPECT_TRUE(contains(log, "step 6: gradients beyond fp16 at loss scale 512"));
+  EXPECT_FALSE(contains(log, "step 7: gradients"));
   std::istringstream heartbeats(dir.read("runs/a/heartbeat_rank0.jsonl"));
   std::vector<int> overflows;
   for (std::string line; std::getline(heartbeats, line);) {
@@ -309,11 +305,10 @@ TEST_F(TrainerTest, Anomalies_AreReportedAndTheRunGoesOn) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Finished);
   EXPECT_EQ(dir.read("runs/zero/.anomaly_type"), "zero_grad\n");
-  EXPECT_NE(dir.read("runs/zero/train.log")
-                .find("anomaly zero_grad at step 1: the gradient norm"),
-            std::string::npos);
-  EXPECT_NE(dir.read("runs/zero/heartbeat_rank0.jsonl").find("zero_grad"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/zero/train.log"),
+                       "anomaly zero_grad at step 1: the gradient norm"));
+  EXPECT_TRUE(
+      contains(dir.read("runs/zero/heartbeat_rank0.jsonl"), "zero_grad"));
 
   collapsed.addAttention({0.0f, 0.001f, 0.9f, 0.01f}, {3, 1, 4});
   ASSERT_TRUE(train(collapsed, named("gates")).ok());
@@ -343,10 +338,9 @@ TEST_F(TrainerTest, StepThatHangs_IsReportedWhileItHangs) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_TRUE(seen);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "heartbeat_stall\n");
-  EXPECT_NE(dir.read("runs/a/train.log")
-                .find("anomaly heartbeat_stall at step 5: a step took more "
-                      "than 0.1 seconds"),
-            std::string::npos);
+  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+                       "anomaly heartbeat_stall at step 5: a step took more "
+                       "than 0.1 seconds"));
 }
 
 // Gates were once uniform for a whole run, and nothing showed it.
@@ -386,16 +380,13 @@ TEST_F(TrainerTest, MissingData_IsAnError) {
   Ranks alone;
   Trainer trainer(model, empty, config, named("a"), console, alone);
   Result<TrainEnd> end = trainer.run();
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("holds 0 tokens"), std::string::npos);
+  EXPECT_TRUE(failsWith(end, "holds 0 tokens"));
 
   fs::remove(dir / "data/val_000000.bin");
   EXPECT_FALSE(Dataset::open(dir / "data").ok());
   BigramModel narrow(2, 8, 8);
   end = train(narrow, named("b"));
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("vocabulary of 16 tokens, the model one of 8"),
-            std::string::npos);
+  EXPECT_TRUE(failsWith(end, "vocabulary of 16 tokens, the model one of 8"));
 }
 
 TEST_F(TrainerTest, HaltFiles_StopTheRun) {
