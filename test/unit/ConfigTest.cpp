@@ -17,16 +17,15 @@ static std::string errorOf(const std::string &text,
 }
 
 TEST(Config, MissingKeys_KeepTheirDefaults) {
-  Result<RunConfig> config =
-      parseConfig("model:\n  dim: 64\n  mlp: swiglu\ntrain:\n  lr: 2e-4\n"
-                  "  sample_prompt: \"a: b\"\n",
-                  "x.yaml");
-  ASSERT_TRUE(config.ok()) << config.message();
-  EXPECT_EQ(config->model.dim, 64);
-  EXPECT_EQ(config->model.mlp, "swiglu");
-  EXPECT_EQ(config->model.nLayers, 4);
-  EXPECT_DOUBLE_EQ(config->train.lr, 2e-4);
-  EXPECT_EQ(config->train.samplePrompt, "a: b");
+  RunConfig config =
+      take(parseConfig("model:\n  dim: 64\n  mlp: swiglu\ntrain:\n  lr: 2e-4\n"
+                       "  sample_prompt: \"a: b\"\n",
+                       "x.yaml"));
+  EXPECT_EQ(config.model.dim, 64);
+  EXPECT_EQ(config.model.mlp, "swiglu");
+  EXPECT_EQ(config.model.nLayers, 4);
+  EXPECT_DOUBLE_EQ(config.train.lr, 2e-4);
+  EXPECT_EQ(config.train.samplePrompt, "a: b");
 }
 
 TEST(Config, Errors_AreOneLineOfText) {
@@ -224,17 +223,16 @@ TEST(Config, Passes_OfAnotherBatchOfALaterLevel_AreDerived) {
 }
 
 TEST(Config, Stages_KeysThatAreNotGiven_AreThoseOfTheStageBefore) {
-  Result<RunConfig> config =
+  RunConfig config = take(
       parseConfig("stages:\n"
                   "  - {steps: 100}\n"
                   "  - steps: 10\n    seq_len: 1024\n    micro_batch: 2\n"
                   "  - {steps: 5, rope_base: 5e5}\n"
                   "train: {lr: 1e-4}\n",
-                  "x.yaml", {"train.batch_size=4", "train.micro_batch=4"});
-  ASSERT_TRUE(config.ok()) << config.message();
-  EXPECT_EQ(config->train.steps, 115);
-  EXPECT_EQ(config->train.seqLen, TrainConfig().seqLen);
-  RunConfig last = withStage(*config, 2);
+                  "x.yaml", {"train.batch_size=4", "train.micro_batch=4"}));
+  EXPECT_EQ(config.train.steps, 115);
+  EXPECT_EQ(config.train.seqLen, TrainConfig().seqLen);
+  RunConfig last = withStage(config, 2);
   EXPECT_EQ(last.train.seqLen, 1024);
   EXPECT_EQ(last.train.microBatch, 2);
   EXPECT_EQ(last.train.batchSize, 4);
@@ -245,9 +243,8 @@ TEST(Config, Stages_KeysThatAreNotGiven_AreThoseOfTheStageBefore) {
   // A stage is printed as the whole that it is a part of.
   for (const std::string &text :
        {printConfigYaml(last), printConfigJson(last)}) {
-    Result<RunConfig> again = parseConfig(text, "y.yaml");
-    ASSERT_TRUE(again.ok()) << again.message();
-    EXPECT_EQ(printConfigJson(*again), printConfigJson(*config));
+    RunConfig again = take(parseConfig(text, "y.yaml"));
+    EXPECT_EQ(printConfigJson(again), printConfigJson(config));
   }
 }
 
@@ -387,10 +384,9 @@ TEST(Config, Flags_AreTrueOrFalse) {
 }
 
 TEST(Config, Overrides_AreChecked) {
-  Result<RunConfig> config =
-      parseConfig("model:\n  dim: 64\n", "x.yaml", {"train.steps=7000"});
-  ASSERT_TRUE(config.ok()) << config.message();
-  EXPECT_EQ(config->train.steps, 7000);
+  RunConfig config =
+      take(parseConfig("model:\n  dim: 64\n", "x.yaml", {"train.steps=7000"}));
+  EXPECT_EQ(config.train.steps, 7000);
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"train.step=7"}),
             "override 'train.step=7': unknown key 'step' in 'train'; did you "
             "mean 'steps'?");
@@ -399,14 +395,12 @@ TEST(Config, Overrides_AreChecked) {
 }
 
 TEST(Config, PrintedYaml_ReadsBackTheSame) {
-  Result<RunConfig> config = parseConfig(
+  RunConfig config = take(parseConfig(
       "train:\n  sample_prompt: 'tab\t\"quote\" # no comment'\n  lr: 3e-4\n",
-      "x.yaml");
-  ASSERT_TRUE(config.ok()) << config.message();
-  Result<RunConfig> again = parseConfig(printConfigYaml(*config), "y.yaml");
-  ASSERT_TRUE(again.ok()) << again.message();
-  EXPECT_EQ(printConfigJson(*config), printConfigJson(*again));
-  EXPECT_EQ(configHash(*config), configHash(*again));
+      "x.yaml"));
+  RunConfig again = take(parseConfig(printConfigYaml(config), "y.yaml"));
+  EXPECT_EQ(printConfigJson(config), printConfigJson(again));
+  EXPECT_EQ(configHash(config), configHash(again));
 }
 
 /// A value other than the field's default that the field accepts, or nothing.
@@ -430,9 +424,8 @@ static std::string otherValue(const ConfigField &field) {
 // Lesson 6: configuration keys that nothing read.
 TEST(Config, Reference_IsTheDefaultConfigurationExplained) {
   std::string text = printConfigReference();
-  Result<RunConfig> config = parseConfig(text, "reference.yaml");
-  ASSERT_TRUE(config.ok()) << config.message();
-  EXPECT_EQ(printConfigYaml(*config), printConfigYaml({}));
+  RunConfig config = take(parseConfig(text, "reference.yaml"));
+  EXPECT_EQ(printConfigYaml(config), printConfigYaml({}));
   for (const ConfigField &field : configSchema())
     EXPECT_TRUE(contains(text, "# " + field.help)) << field.path();
 }

@@ -1,6 +1,7 @@
 //===- DocumentsTest.cpp - documents that share a window ------------------===//
 
 #include "test/unit/Data/CountingData.h"
+#include "test/unit/Expect.h"
 
 #include <set>
 
@@ -21,16 +22,14 @@ protected:
 
   /// Checks every window of an epoch against tokens that begin a document.
   void check(const Dataset &data, const std::set<int32_t> &begins) {
-    Result<Documents> documents = Documents::open(data.trainDocuments);
-    ASSERT_TRUE(documents.ok()) << documents.message();
-    Result<TrainSampler> sampler = TrainSampler::create(data, 12, 7);
-    ASSERT_TRUE(sampler.ok()) << sampler.message();
-    sampler->isolate(*documents);
+    Documents documents = take(Documents::open(data.trainDocuments));
+    TrainSampler sampler = take(TrainSampler::create(data, 12, 7));
+    sampler.isolate(documents);
     std::vector<int32_t> tokens(12), targets(12), starts(12), next(12);
     for (uint64_t i = 0; i < 200; ++i) {
       ASSERT_TRUE(
-          sampler->read(i, tokens.data(), targets.data(), starts.data()));
-      ASSERT_TRUE(sampler->read(i, tokens.data(), next.data()));
+          sampler.read(i, tokens.data(), targets.data(), starts.data()));
+      ASSERT_TRUE(sampler.read(i, tokens.data(), next.data()));
       int32_t start = 0;
       for (int32_t t = 0; t < 12; ++t) {
         if (begins.count(tokens[size_t(t)]))
@@ -46,22 +45,20 @@ protected:
 };
 
 TEST_F(DocumentsTest, Index_SaysWhereDocumentsBegin) {
-  Result<Dataset> data = Dataset::open(add("a", 0, 100, {0, 1, 5, 40, 41, 98}));
-  ASSERT_TRUE(data.ok()) << data.message();
-  check(*data, {0, 1, 5, 40, 41, 98});
+  Dataset data = take(Dataset::open(add("a", 0, 100, {0, 1, 5, 40, 41, 98})));
+  check(data, {0, 1, 5, 40, 41, 98});
 }
 
 TEST_F(DocumentsTest, EndOfText_DocumentsBeginBehindIt) {
-  Result<Dataset> data = Dataset::open(add("a", 0, 100, {}, 33));
-  ASSERT_TRUE(data.ok()) << data.message();
-  check(*data, {0, 34});
+  Dataset data = take(Dataset::open(add("a", 0, 100, {}, 33)));
+  check(data, {0, 34});
 }
 
 TEST_F(DocumentsTest, Mixture_EachSourceHasItsOwn) {
-  Result<Dataset> data = Dataset::openMixture(
-      {add("a", 0, 100, {0, 30, 31}, 33), add("b", 1000, 205, {}, 33)}, {1, 1});
-  ASSERT_TRUE(data.ok()) << data.message();
-  check(*data, {0, 30, 31, 1000});
+  Dataset data = take(Dataset::openMixture(
+      {add("a", 0, 100, {0, 30, 31}, 33), add("b", 1000, 205, {}, 33)},
+      {1, 1}));
+  check(data, {0, 30, 31, 1000});
 }
 
 TEST_F(DocumentsTest, Windows_BeginAtDocumentsThatTheOneBeforeCutsOff) {
@@ -69,23 +66,19 @@ TEST_F(DocumentsTest, Windows_BeginAtDocumentsThatTheOneBeforeCutsOff) {
   // By an index, and by the token before the second one.
   for (const std::string &folder :
        {add("a", 0, 100, {0, 1, 5, 40, 41, 98}), add("b", 0, 100, {}, 4)}) {
-    Result<Dataset> data = Dataset::open(folder);
-    ASSERT_TRUE(data.ok()) << data.message();
-    Result<Documents> documents = Documents::open(data->trainDocuments);
-    ASSERT_TRUE(documents.ok()) << documents.message();
-    Result<std::vector<uint64_t>> found =
-        documents->findWindows(data->train, 0, 100, 12);
-    ASSERT_TRUE(found.ok()) << found.message();
-    EXPECT_EQ(*found, expected);
+    Dataset data = take(Dataset::open(folder));
+    Documents documents = take(Documents::open(data.trainDocuments));
+    std::vector<uint64_t> found =
+        take(documents.findWindows(data.train, 0, 100, 12));
+    EXPECT_EQ(found, expected);
   }
 }
 
 TEST_F(DocumentsTest, Mixture_EpochsVisitEveryWindowOfASource) {
-  Result<Dataset> data = Dataset::openMixture(
-      {add("a", 0, 100, {0, 30, 31}), add("b", 1000, 205, {0, 7})}, {1, 1});
-  ASSERT_TRUE(data.ok()) << data.message();
-  Result<Documents> documents = Documents::open(data->trainDocuments);
-  Result<TrainSampler> sampler = TrainSampler::create(*data, 12, 7);
+  Dataset data = take(Dataset::openMixture(
+      {add("a", 0, 100, {0, 30, 31}), add("b", 1000, 205, {0, 7})}, {1, 1}));
+  Result<Documents> documents = Documents::open(data.trainDocuments);
+  Result<TrainSampler> sampler = TrainSampler::create(data, 12, 7);
   ASSERT_TRUE(documents.ok() && sampler.ok());
   ASSERT_TRUE(sampler->beginAt(*documents));
   std::multiset<uint64_t> seen;
@@ -94,11 +87,10 @@ TEST_F(DocumentsTest, Mixture_EpochsVisitEveryWindowOfASource) {
   // 5,000 samples of each.
   for (auto [begin, end] :
        {std::pair<uint64_t, uint64_t>(0, 100), {100, 305}}) {
-    Result<std::vector<uint64_t>> windows =
-        documents->findWindows(data->train, begin, end, 12);
-    ASSERT_TRUE(windows.ok());
-    for (uint64_t at : *windows)
-      EXPECT_NEAR(double(seen.count(at)), 5000.0 / double(windows->size()), 1)
+    std::vector<uint64_t> windows =
+        take(documents->findWindows(data.train, begin, end, 12));
+    for (uint64_t at : windows)
+      EXPECT_NEAR(double(seen.count(at)), 5000.0 / double(windows.size()), 1)
           << at;
     EXPECT_EQ(std::distance(seen.lower_bound(begin), seen.lower_bound(end)),
               5000);
@@ -125,8 +117,7 @@ TEST_F(DocumentsTest, NeitherIndexNorToken_IsAnErrorThatNamesTheSource) {
   Result<Dataset> data = Dataset::open(add("a", 0, 100, {}));
   ASSERT_TRUE(data.ok());
   Result<Documents> documents = Documents::open(data->trainDocuments);
-  ASSERT_FALSE(documents.ok());
-  EXPECT_EQ(documents.message(),
+  EXPECT_EQ(messageOf(documents),
             "'" + (dir / "a") +
                 "' says neither where documents begin nor which token ends "
                 "one, which data.isolate_documents and data.window: "

@@ -73,15 +73,14 @@ TEST(ForeignShards, LlmC_ValInTheNameIsTheValidationSplit) {
             llmc(20240520, 1, std::vector<uint16_t>{50256, 5, 6}));
   dir.write("fineweb_val_000000.bin",
             llmc(20240520, 1, std::vector<uint16_t>{9}));
-  Result<Dataset> data = Dataset::open(dir.str(), 50304);
-  ASSERT_TRUE(data.ok()) << data.message();
-  EXPECT_EQ(readAll(data->train), (std::vector<int32_t>{50256, 5, 6, 7, 8}));
-  EXPECT_EQ(readAll(data->val), std::vector<int32_t>{9});
-  EXPECT_EQ(data->manifest.kind, "llm.c");
-  EXPECT_EQ(data->manifest.vocabSize, 50304);
-  EXPECT_STREQ(data->manifest.lossUnit(), "nats/token");
+  Dataset data = take(Dataset::open(dir.str(), 50304));
+  EXPECT_EQ(readAll(data.train), (std::vector<int32_t>{50256, 5, 6, 7, 8}));
+  EXPECT_EQ(readAll(data.val), std::vector<int32_t>{9});
+  EXPECT_EQ(data.manifest.kind, "llm.c");
+  EXPECT_EQ(data.manifest.vocabSize, 50304);
+  EXPECT_STREQ(data.manifest.lossUnit(), "nats/token");
   EXPECT_EQ(messageFor(dir.str()), "");
-  uint64_t digest = data->manifest.digest();
+  uint64_t digest = data.manifest.digest();
   dir.write("fineweb_val_000000.bin",
             llmc(20240520, 1, std::vector<uint16_t>{10}));
   EXPECT_NE(Dataset::open(dir.str())->manifest.digest(), digest);
@@ -90,11 +89,10 @@ TEST(ForeignShards, LlmC_ValInTheNameIsTheValidationSplit) {
 TEST(ForeignShards, OneFile_ItsEndIsHeldOut) {
   TempDir dir;
   dir.write("a.bin", llmc(20240801, 7, ramp<uint32_t>(100000)));
-  Result<Dataset> data = Dataset::open(dir / "a.bin", 128256);
-  ASSERT_TRUE(data.ok()) << data.message();
-  EXPECT_EQ(data->train.size(), 90000u);
-  ASSERT_EQ(data->val.size(), 10000u);
-  std::vector<int32_t> held = readAll(data->val);
+  Dataset data = take(Dataset::open(dir / "a.bin", 128256));
+  EXPECT_EQ(data.train.size(), 90000u);
+  ASSERT_EQ(data.val.size(), 10000u);
+  std::vector<int32_t> held = readAll(data.val);
   EXPECT_EQ(held.front(), 90000);
   EXPECT_EQ(held.back(), 99999);
   EXPECT_EQ(messageFor(dir / "a.bin"), "");
@@ -113,14 +111,13 @@ TEST(ForeignShards, Megatron_HeldOutDocumentsStayWhole) {
                                           : megatron(8, 2, {50, 35, 0, 15}));
     for (const char *name : {"", "my_text_document", "my_text_document.bin",
                              "my_text_document.idx"}) {
-      Result<Dataset> data = Dataset::open(dir / name);
-      ASSERT_TRUE(data.ok()) << data.message();
-      EXPECT_EQ(data->manifest.kind, "megatron");
-      EXPECT_EQ(data->train.size(), 85u) << "a tenth begins at 90";
-      EXPECT_EQ(data->manifest.train.documents, 2u);
-      EXPECT_EQ(data->manifest.val.documents, 1u);
-      EXPECT_EQ(readAll(data->val).front(), 85);
-      EXPECT_EQ(readAll(data->train).back(), 84);
+      Dataset data = take(Dataset::open(dir / name));
+      EXPECT_EQ(data.manifest.kind, "megatron");
+      EXPECT_EQ(data.train.size(), 85u) << "a tenth begins at 90";
+      EXPECT_EQ(data.manifest.train.documents, 2u);
+      EXPECT_EQ(data.manifest.val.documents, 1u);
+      EXPECT_EQ(readAll(data.val).front(), 85);
+      EXPECT_EQ(readAll(data.train).back(), 84);
       EXPECT_EQ(messageFor(dir / name), "");
     }
   }
@@ -133,9 +130,8 @@ TEST(ForeignShards, MegatronIndexChanges_IsNoticedByItsHash) {
   for (std::vector<int32_t> lengths :
        {std::vector<int32_t>{50, 35, 15}, {40, 45, 15}}) {
     dir.write("a.idx", megatron(8, 2, lengths));
-    Result<Dataset> data = Dataset::open(dir.str());
-    ASSERT_TRUE(data.ok()) << data.message();
-    DataVerifier verifier(*data);
+    Dataset data = take(Dataset::open(dir.str()));
+    DataVerifier verifier(data);
     verifier.start(1);
     ASSERT_TRUE(verifier.wait());
     if (known.empty())

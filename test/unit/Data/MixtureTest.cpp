@@ -39,18 +39,17 @@ TEST_F(Mixture, Blocks_HaveTheWeightsAndWindowsStayInTheirSource) {
   ASSERT_TRUE(data.ok()) << data.message();
   EXPECT_EQ(data->train.size(), 305u);
   EXPECT_TRUE(verifyShards(*data));
-  Result<TrainSampler> sampler = TrainSampler::create(*data, 10, 7);
-  ASSERT_TRUE(sampler.ok()) << sampler.message();
+  TrainSampler sampler = take(TrainSampler::create(*data, 10, 7));
   for (uint64_t block : {0, 1, 5}) {
     std::map<uint64_t, uint64_t> visits;
     uint64_t ofFirst = 0;
     for (uint64_t i = 0; i < 10000; ++i) {
       std::vector<int32_t> tokens(10), targets(10);
       ASSERT_TRUE(
-          sampler->read(block * 10000 + i, tokens.data(), targets.data()));
+          sampler.read(block * 10000 + i, tokens.data(), targets.data()));
       bool isFirst = tokens[0] < 1000;
       ofFirst += isFirst;
-      ++visits[sampler->position(block * 10000 + i)];
+      ++visits[sampler.position(block * 10000 + i)];
       int32_t begin = isFirst ? 0 : 1000, count = isFirst ? 100 : 205;
       for (int k = 0; k < 10; ++k)
         ASSERT_EQ(targets[k] - begin, (tokens[0] - begin + k + 1) % count);
@@ -62,17 +61,16 @@ TEST_F(Mixture, Blocks_HaveTheWeightsAndWindowsStayInTheirSource) {
       most = std::max(most, count);
     EXPECT_LT(most, 200u);
   }
-  EXPECT_DOUBLE_EQ(sampler->epochs(10000, 0), 750);
-  EXPECT_DOUBLE_EQ(sampler->epochs(10000, 1), 125);
+  EXPECT_DOUBLE_EQ(sampler.epochs(10000, 0), 750);
+  EXPECT_DOUBLE_EQ(sampler.epochs(10000, 1), 125);
 }
 
 TEST_F(Mixture, Order_IsAFunctionOfSeedAndSample) {
   std::string a = add("a", 0, 100), b = add("b", 1000, 205);
-  Result<Dataset> data = Dataset::openMixture({a, b}, {});
-  ASSERT_TRUE(data.ok());
-  Result<TrainSampler> one = TrainSampler::create(*data, 10, 7),
-                       same = TrainSampler::create(*data, 10, 7),
-                       other = TrainSampler::create(*data, 10, 8);
+  Dataset data = take(Dataset::openMixture({a, b}, {}));
+  Result<TrainSampler> one = TrainSampler::create(data, 10, 7),
+                       same = TrainSampler::create(data, 10, 7),
+                       other = TrainSampler::create(data, 10, 8);
   size_t different = 0, ofFirst = 0;
   for (uint64_t i = 10000; i-- > 0;) {
     EXPECT_EQ(one->position(i), same->position(i));
@@ -82,7 +80,7 @@ TEST_F(Mixture, Order_IsAFunctionOfSeedAndSample) {
   EXPECT_GT(different, 9000u);
   // By tokens.
   EXPECT_EQ(ofFirst, 3279u);
-  EXPECT_NE(data->digest(), Dataset::openMixture({a, b}, {1, 2})->digest());
+  EXPECT_NE(data.digest(), Dataset::openMixture({a, b}, {1, 2})->digest());
   EXPECT_EQ(Dataset::openMixture({a}, {})->digest(),
             Dataset::open(a)->digest());
 }

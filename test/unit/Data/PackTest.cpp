@@ -50,16 +50,14 @@ TEST(Pack, Documents_SplitByHashWithoutLossOrJoin) {
   options.output = dir / "out";
   options.valFraction = 0.3;
   options.shardTokens = 1000;
-  Result<Manifest> manifest = packText(options);
-  ASSERT_TRUE(manifest.ok()) << manifest.message();
-  Result<Dataset> data = Dataset::open(dir / "out");
-  ASSERT_TRUE(data.ok()) << data.message();
-  std::multiset<std::string> train = documents(data->train);
-  std::multiset<std::string> val = documents(data->val);
+  Manifest manifest = take(packText(options));
+  Dataset data = take(Dataset::open(dir / "out"));
+  std::multiset<std::string> train = documents(data.train);
+  std::multiset<std::string> val = documents(data.val);
   EXPECT_GT(val.size(), 30u);
   EXPECT_LT(val.size(), 90u);
-  EXPECT_EQ(manifest->val.documents, val.size());
-  EXPECT_EQ(manifest->train.documents, train.size());
+  EXPECT_EQ(manifest.val.documents, val.size());
+  EXPECT_EQ(manifest.train.documents, train.size());
   for (const std::string &text : val) {
     EXPECT_EQ(train.count(text), 0u) << text;
     EXPECT_LT(double(hashBytes(text)) * 0x1p-64, 0.3);
@@ -108,19 +106,17 @@ TEST(Pack, BinaryFiles_AreSkippedAndCounted) {
   options.output = dir / "in/out";
   options.filter.exclude = {"*.log"};
   options.valFraction = 0;
-  Result<Manifest> manifest = packText(options);
-  ASSERT_TRUE(manifest.ok()) << manifest.message();
-  std::map<std::string, uint64_t> counts(manifest->counts.begin(),
-                                         manifest->counts.end());
+  Manifest manifest = take(packText(options));
+  std::map<std::string, uint64_t> counts(manifest.counts.begin(),
+                                         manifest.counts.end());
   EXPECT_EQ(counts["files"], 3u);
   EXPECT_EQ(counts["binary_files_skipped"], 2u);
   EXPECT_EQ(counts["empty_files_skipped"], 1u);
   EXPECT_EQ(counts["files_filtered_out"], 1u);
   EXPECT_EQ(counts["hidden_files_ignored"], 1u);
   EXPECT_EQ(counts["links_ignored"], 1u);
-  Result<Dataset> data = Dataset::open(dir / "in/out");
-  ASSERT_TRUE(data.ok());
-  EXPECT_EQ(documents(data->train),
+  Dataset data = take(Dataset::open(dir / "in/out"));
+  EXPECT_EQ(documents(data.train),
             (std::multiset<std::string>{"plain\n", "more", "compressed"}));
 }
 
@@ -182,8 +178,7 @@ TEST(Pack, FormatsOfOtherReaders_AreRefusedByNameAndContents) {
   PackOptions options;
   options.paths = {dir / "in"};
   options.output = dir / "out";
-  Result<Manifest> packed = packText(options);
-  EXPECT_TRUE(failsWith(packed, "b.JSONL' holds JSON lines"));
+  EXPECT_TRUE(failsWith(packText(options), "b.JSONL' holds JSON lines"));
   const char *lines = "{\"a\": 1}\n{\"a\": 2}\n", *one = "{\"a\": 1}\n";
   for (const char *name :
        {"x.jsonl.gz", "x.ndjson", "a/b.jsonl", "x.json", "x.parquet", "x.zst"})
@@ -236,17 +231,15 @@ TEST(Pack, FileLargerThanTheBuffer_GivesTheSameDocuments) {
   for (uint64_t most : {uint64_t(0), uint64_t(3000001)}) {
     options.maxDocumentBytes = most;
     options.overwrite = true;
-    Result<Manifest> manifest = packText(options);
-    ASSERT_TRUE(manifest.ok()) << manifest.message();
+    ASSERT_TRUE(succeeds(packText(options)));
     std::multiset<std::string> expected;
     const char *next = text.data();
     for (size_t length : cutDocuments(next, text.size(), most)) {
       expected.emplace(next, length);
       next += length;
     }
-    Result<Dataset> data = Dataset::open(dir / "out");
-    ASSERT_TRUE(data.ok()) << data.message();
-    EXPECT_TRUE(documents(data->train) == expected) << most;
+    Dataset data = take(Dataset::open(dir / "out"));
+    EXPECT_TRUE(documents(data.train) == expected) << most;
   }
   // A byte that is no text at its end is seen as well.
   dir.write("in/long.txt", text + '\0');
@@ -283,10 +276,9 @@ TEST(Pack, ByteLimit_EndsThePacking) {
   options.output = dir / "out";
   options.valFraction = 0;
   options.maxBytes = 350;
-  Result<Manifest> manifest = packText(options);
-  ASSERT_TRUE(manifest.ok());
-  EXPECT_EQ(manifest->train.tokens, 303u);
-  for (const auto &[key, value] : manifest->counts)
+  Manifest manifest = take(packText(options));
+  EXPECT_EQ(manifest.train.tokens, 303u);
+  for (const auto &[key, value] : manifest.counts)
     if (key == "files_over_limit")
       EXPECT_EQ(value, 7u);
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/Data/Sampler.h"
 #include "lib/Support/Philox.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
 #include <algorithm>
@@ -59,15 +60,13 @@ TEST(Permutation, AnySize_IsABijection) {
 
 TEST(Sampler, Epoch_TilesTheStream) {
   Ramp ramp(1030);
-  Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 10, 42);
-  ASSERT_TRUE(sampler.ok());
-  ASSERT_EQ(sampler->samplesPerEpoch(), 103u);
+  TrainSampler sampler = take(TrainSampler::create(ramp.stream, 10, 42));
+  ASSERT_EQ(sampler.samplesPerEpoch(), 103u);
   std::vector<int32_t> tokens(10), targets(10);
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
     std::vector<int> uses(1030);
     for (uint64_t i = 0; i < 103; ++i) {
-      ASSERT_TRUE(
-          sampler->read(epoch * 103 + i, tokens.data(), targets.data()));
+      ASSERT_TRUE(sampler.read(epoch * 103 + i, tokens.data(), targets.data()));
       for (int t = 0; t < 10; ++t) {
         ++uses[size_t(tokens[t])];
         EXPECT_EQ(targets[t], (tokens[t] + 1) % 1030);
@@ -99,9 +98,7 @@ TEST(Sampler, Order_IsAFunctionOfSeedAndIndex) {
 
 TEST(Sampler, TooFewTokens_AreAnError) {
   Ramp ramp(16);
-  Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 16, 1);
-  ASSERT_FALSE(sampler.ok());
-  EXPECT_EQ(sampler.message(),
+  EXPECT_EQ(messageOf(TrainSampler::create(ramp.stream, 16, 1)),
             "the training split holds 16 tokens, a window of 16 needs 17");
   EXPECT_TRUE(TrainSampler::create(ramp.stream, 15, 1).ok());
   EXPECT_FALSE(ValidationWindows::create(ramp.stream, 16).ok());
@@ -112,14 +109,12 @@ TEST(Sampler, TooFewTokens_AreAnError) {
 
 TEST(Sampler, ValidationWindows_AreFixedAndSpread) {
   Ramp ramp(1001);
-  Result<ValidationWindows> windows =
-      ValidationWindows::create(ramp.stream, 10);
-  ASSERT_TRUE(windows.ok());
-  EXPECT_EQ(windows->size(), 100u);
-  EXPECT_EQ(windows->choose(4), (std::vector<uint64_t>{0, 25, 50, 75}));
-  EXPECT_EQ(windows->choose(1000).size(), 100u);
+  ValidationWindows windows = take(ValidationWindows::create(ramp.stream, 10));
+  EXPECT_EQ(windows.size(), 100u);
+  EXPECT_EQ(windows.choose(4), (std::vector<uint64_t>{0, 25, 50, 75}));
+  EXPECT_EQ(windows.choose(1000).size(), 100u);
   std::vector<int32_t> tokens(10), targets(10);
-  ASSERT_TRUE(windows->read(99, tokens.data(), targets.data()));
+  ASSERT_TRUE(windows.read(99, tokens.data(), targets.data()));
   EXPECT_EQ(tokens[0], 990);
   EXPECT_EQ(targets[9], 1000);
 }

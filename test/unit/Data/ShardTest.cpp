@@ -152,8 +152,8 @@ TEST(Shard, LargeVocabularies_Have32Bits) {
   EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), out.begin(), out.end()));
 
   manifest.vocabSize = 131071;
-  Status status = verifyShards(dir.str(), manifest);
-  EXPECT_TRUE(failsWith(status, "token 131071 at position 2 is not below"));
+  EXPECT_TRUE(failsWith(verifyShards(dir.str(), manifest),
+                        "token 131071 at position 2 is not below"));
 }
 
 TEST(Shard, MixedWidths_AreAnError) {
@@ -162,14 +162,11 @@ TEST(Shard, MixedWidths_AreAnError) {
   SplitWriter writer(dir.str(), "wide", 10, TokenWidth::U32);
   const uint32_t token = 7;
   ASSERT_TRUE(writer.append(&token, 1));
-  Result<std::vector<ShardInfo>> wide = writer.finish();
-  ASSERT_TRUE(wide.ok());
-  manifest.train.shards.push_back(wide->front());
-  Result<Dataset> data = Dataset::open(dir.str(), manifest);
-  ASSERT_FALSE(data.ok());
-  EXPECT_EQ(data.message(), "tokens of mixed widths: '" +
-                                dir / "train_000000.bin" + "' has u16, '" +
-                                dir / "wide_000000.bin" + "' u32");
+  std::vector<ShardInfo> wide = take(writer.finish());
+  manifest.train.shards.push_back(wide.front());
+  EXPECT_EQ(messageOf(Dataset::open(dir.str(), manifest)),
+            "tokens of mixed widths: '" + dir / "train_000000.bin" +
+                "' has u16, '" + dir / "wide_000000.bin" + "' u32");
 }
 
 TEST(Shard, DamagedFiles_AreErrors) {
@@ -201,8 +198,8 @@ TEST(Shard, DamagedFiles_AreErrors) {
   bad = good;
   bad[1030] ^= 1;
   dir.write("train_000000.bin", bad);
-  Status status = verifyShards(dir.str(), manifest);
-  EXPECT_TRUE(failsWith(status, "its manifest says"));
+  EXPECT_TRUE(
+      failsWith(verifyShards(dir.str(), manifest), "its manifest says"));
 }
 
 TEST(Shard, TokensOutsideTheVocabulary_AreErrors) {
@@ -210,13 +207,12 @@ TEST(Shard, TokensOutsideTheVocabulary_AreErrors) {
   std::vector<uint16_t> tokens = ramp(10);
   tokens[6] = 256;
   writeData(dir, tokens, 100);
-  Result<Dataset> data = Dataset::open(dir.str());
-  ASSERT_TRUE(data.ok());
+  Dataset data = take(Dataset::open(dir.str()));
   int32_t out[10];
-  EXPECT_TRUE(data->train.read(0, 6, out));
-  Status status = data->train.read(0, 10, out);
-  EXPECT_TRUE(failsWith(status, "token 256 at position 6 is not below the "
-                                "vocabulary size 256"));
+  EXPECT_TRUE(data.train.read(0, 6, out));
+  EXPECT_TRUE(failsWith(data.train.read(0, 10, out),
+                        "token 256 at position 6 is not below the "
+                        "vocabulary size 256"));
 }
 
 TEST(Manifest, DamagedManifests_AreErrors) {
@@ -260,9 +256,9 @@ TEST(Manifest, AnyValueIsDamaged_ItsOwnHashTells) {
                           {"\"a\": \"b\"", "\"a\": \"c\""},
                           {"\"end_of_text\": -1", "\"end_of_text\": 1"},
                           {"\"documents\": 1", "\"documents\": 3"}}) {
-    Status status = check(from, to);
-    EXPECT_TRUE(failsWith(status, "manifest.json' is damaged: the hash of its "
-                                  "values is "));
+    EXPECT_TRUE(failsWith(check(from, to),
+                          "manifest.json' is damaged: the hash of its "
+                          "values is "));
   }
   EXPECT_FALSE(check("\n  \"xxh3\"", "\n  \"xxh4\""));
   EXPECT_FALSE(check("\"format\": 2", "\"format\": 1"));
@@ -308,9 +304,7 @@ TEST(TokenStream, ShardShrinks_ReadIsAnError) {
   std::filesystem::resize_file(dir / "train_000001.bin", 1024 + 8000);
   std::vector<int32_t> out(2000);
   EXPECT_TRUE(data->train.read(7000, out.size(), out.data()));
-  Status status = data->train.read(8000, out.size(), out.data());
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.message(),
+  EXPECT_EQ(messageOf(data->train.read(8000, out.size(), out.data())),
             "'" + dir / "train_000001.bin" +
                 "' has shrunk: it ends before byte 11024, it had 11024 bytes "
                 "when it was opened");
@@ -331,8 +325,8 @@ TEST(TokenStream, MoreShardsThanStayOpen_AreReadAndNotReplaced) {
   std::filesystem::remove(dir / "train_000299.bin");
   dir.write("other", "takes the inode");
   dir.write("train_000299.bin", bytes);
-  Status status = data->train.read(299 * 7, 1, out.data());
-  EXPECT_TRUE(failsWith(status, "has been replaced since it was opened"));
+  EXPECT_TRUE(failsWith(data->train.read(299 * 7, 1, out.data()),
+                        "has been replaced since it was opened"));
 }
 
 // A data set was once removed before another one could be made.
@@ -354,18 +348,16 @@ TEST(DataFolder, OldData_StaysUntilTheNewIsComplete) {
   pack.output = dir.str();
   pack.overwrite = true;
   EXPECT_FALSE(packText(pack).ok()) << "nothing to pack";
-  Result<Manifest> old = Manifest::load(dir.str());
-  ASSERT_TRUE(old.ok());
-  EXPECT_TRUE(verifyShards(dir.str(), *old));
+  Manifest old = take(Manifest::load(dir.str()));
+  EXPECT_TRUE(verifyShards(dir.str(), old));
   EXPECT_EQ(dir.read("manifest.json"), before);
 
   synth.tokens = 1000;
   synth.valFraction = 0.1;
   ASSERT_TRUE(synthesize(synth).ok());
-  Result<Manifest> made = Manifest::load(dir.str());
-  ASSERT_TRUE(made.ok());
-  EXPECT_TRUE(verifyShards(dir.str(), *made));
-  EXPECT_EQ(made->kind, "markov");
+  Manifest made = take(Manifest::load(dir.str()));
+  EXPECT_TRUE(verifyShards(dir.str(), made));
+  EXPECT_EQ(made.kind, "markov");
   EXPECT_FALSE(std::filesystem::exists(dir / "train_000001.bin"));
   EXPECT_FALSE(std::filesystem::exists(dir / ".nsa-data.new"));
   EXPECT_EQ(dir.read("notes.txt"), "mine");
@@ -393,8 +385,7 @@ TEST(DataFolder, KilledWhileReplacing_NextCommandFinishesIt) {
   Result<Manifest> found = Manifest::load(dir.str());
   EXPECT_TRUE(failsWith(found, "nsa-data info finishes it"));
 
-  Status status = finishReplacement(dir.str());
-  ASSERT_TRUE(status) << status.message();
+  ASSERT_TRUE(succeeds(finishReplacement(dir.str())));
   found = Manifest::load(dir.str());
   ASSERT_TRUE(found.ok()) << found.message();
   EXPECT_EQ(dir.read("manifest.json"), made);

@@ -15,23 +15,20 @@ namespace {
 
 // A two-state chain has the stationary distribution (q, p) / (p + q).
 TEST(Markov, EntropyRate_HasTheClosedForm) {
-  Result<MarkovChain> chain = MarkovChain::create(1, 2, 1.0, 5);
-  ASSERT_TRUE(chain.ok());
-  double p = chain->probability(0, 1), q = chain->probability(1, 0);
+  MarkovChain chain = take(MarkovChain::create(1, 2, 1.0, 5));
+  double p = chain.probability(0, 1), q = chain.probability(1, 0);
   auto entropy = [](double x) {
     return -x * std::log(x) - (1 - x) * std::log(1 - x);
   };
   double expected = (q * entropy(p) + p * entropy(q)) / (p + q);
-  EXPECT_NEAR(chain->entropyRate(), expected, 1e-10);
+  EXPECT_NEAR(chain.entropyRate(), expected, 1e-10);
 }
 
 TEST(Markov, Sample_HasTheEntropyOfTheTable) {
   for (int64_t order : {1, 2, 3}) {
-    Result<MarkovChain> chain = MarkovChain::create(order, 6, 1.5, 9);
-    ASSERT_TRUE(chain.ok());
-    EXPECT_LT(chain->entropyRate(), std::log(6.0));
-    EXPECT_NEAR(chain->loss(chain->sample(400000, 0)), chain->entropyRate(),
-                0.01);
+    MarkovChain chain = take(MarkovChain::create(order, 6, 1.5, 9));
+    EXPECT_LT(chain.entropyRate(), std::log(6.0));
+    EXPECT_NEAR(chain.loss(chain.sample(400000, 0)), chain.entropyRate(), 0.01);
   }
 }
 
@@ -42,10 +39,9 @@ TEST(Markov, TooLargeTables_AreRefused) {
   EXPECT_TRUE(MarkovChain::create(2, 256, 1.0, 1).ok());
   for (double sharpness : {-1.0, 20.5, 1000.0, double(NAN), double(INFINITY)})
     EXPECT_FALSE(MarkovChain::create(1, 4, sharpness, 1).ok()) << sharpness;
-  Result<MarkovChain> sharp = MarkovChain::create(1, 64, 20, 1);
-  ASSERT_TRUE(sharp.ok());
-  EXPECT_GT(sharp->entropyRate(), 0);
-  EXPECT_TRUE(std::isfinite(sharp->loss(sharp->sample(10000, 1))));
+  MarkovChain sharp = take(MarkovChain::create(1, 64, 20, 1));
+  EXPECT_GT(sharp.entropyRate(), 0);
+  EXPECT_TRUE(std::isfinite(sharp.loss(sharp.sample(10000, 1))));
 }
 
 TEST(Recall, Queries_RepeatPairs) {
@@ -88,9 +84,8 @@ TEST(Recall, Errors_NameBothNumbers) {
 }
 
 TEST(Markov, FewerKnownTokens_HaveTheEntropyOfTheirPairs) {
-  Result<MarkovChain> chain = MarkovChain::create(2, 4, 1.5, 5);
-  ASSERT_TRUE(chain.ok());
-  std::vector<uint16_t> tokens = chain->sample(400000, 0);
+  MarkovChain chain = take(MarkovChain::create(2, 4, 1.5, 5));
+  std::vector<uint16_t> tokens = chain.sample(400000, 0);
   std::map<std::pair<int, int>, double> pairs;
   std::map<int, double> firsts;
   for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -100,7 +95,7 @@ TEST(Markov, FewerKnownTokens_HaveTheEntropyOfTheirPairs) {
   double nats = 0;
   for (const auto &[pair, count] : pairs)
     nats -= count * std::log(count / firsts[pair.first]);
-  std::vector<double> entropies = chain->entropies();
+  std::vector<double> entropies = chain.entropies();
   ASSERT_EQ(entropies.size(), 2u);
   EXPECT_NEAR(entropies[0], nats / double(tokens.size() - 1), 5e-3);
   EXPECT_GT(entropies[0], entropies[1] + 0.01);
@@ -124,9 +119,8 @@ protected:
     options.tokens = tokens;
     options.overwrite = true;
     ASSERT_TRUE(synthesize(options).ok());
-    Result<Dataset> opened = Dataset::open(dir.str());
-    ASSERT_TRUE(opened.ok()) << opened.message();
-    data = std::move(*opened);
+    Dataset opened = take(Dataset::open(dir.str()));
+    data = std::move(opened);
     Result<Documents> found = Documents::open(data.valDocuments);
     Result<TargetMarks> read = TargetMarks::open(data.valDocuments);
     Result<ValidationWindows> made =
@@ -232,13 +226,12 @@ TEST(Synth, EverySource_WritesShardsAndFacts) {
   options.shardTokens = 4000;
   Result<Manifest> manifest = synthesize(options);
   ASSERT_TRUE(manifest.ok()) << manifest.message();
-  Result<Dataset> data = Dataset::open(dir / "m");
-  ASSERT_TRUE(data.ok());
-  EXPECT_EQ(data->train.size(), 9500u);
-  EXPECT_EQ(data->val.size(), 500u);
-  EXPECT_EQ(data->manifest.train.shards.size(), 3u);
+  Dataset data = take(Dataset::open(dir / "m"));
+  EXPECT_EQ(data.train.size(), 9500u);
+  EXPECT_EQ(data.val.size(), 500u);
+  EXPECT_EQ(data.manifest.train.shards.size(), 3u);
   Result<MarkovChain> chain = MarkovChain::create(1, 16, 2.0, 1);
-  EXPECT_EQ(data->manifest.fact("entropy"), chain->entropyRate());
+  EXPECT_EQ(data.manifest.fact("entropy"), chain->entropyRate());
 
   options.output = dir / "r";
   options.kind = "recall";

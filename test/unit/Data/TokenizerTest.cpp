@@ -29,36 +29,32 @@ std::string bytes(const Tokenizer &tokenizer, int32_t id) {
 }
 
 TEST(Tokenizer, ByteLevel_TokensAreBytes) {
-  Result<Tokenizer> tokenizer = Tokenizer::parse(byteLevel, "t.json");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.message();
-  EXPECT_EQ(tokenizer->size(), 9);
-  EXPECT_EQ(bytes(*tokenizer, 2), " a");
-  EXPECT_EQ(bytes(*tokenizer, 3), "\n");
-  EXPECT_EQ(bytes(*tokenizer, 4), "\xC3\xA9");
-  EXPECT_EQ(bytes(*tokenizer, 6), "") << "special";
-  EXPECT_EQ(bytes(*tokenizer, 7), "") << "no token";
-  EXPECT_EQ(bytes(*tokenizer, 8), "<tool>");
-  EXPECT_EQ(tokenizer->hash(), hashBytes(byteLevel));
-  EXPECT_EQ(tokenizer->endOfText(), 6);
+  Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "t.json"));
+  EXPECT_EQ(tokenizer.size(), 9);
+  EXPECT_EQ(bytes(tokenizer, 2), " a");
+  EXPECT_EQ(bytes(tokenizer, 3), "\n");
+  EXPECT_EQ(bytes(tokenizer, 4), "\xC3\xA9");
+  EXPECT_EQ(bytes(tokenizer, 6), "") << "special";
+  EXPECT_EQ(bytes(tokenizer, 7), "") << "no token";
+  EXPECT_EQ(bytes(tokenizer, 8), "<tool>");
+  EXPECT_EQ(tokenizer.hash(), hashBytes(byteLevel));
+  EXPECT_EQ(tokenizer.endOfText(), 6);
 }
 
 TEST(Tokenizer, Metaspace_TokensAreText) {
-  Result<Tokenizer> tokenizer = Tokenizer::parse(metaspace, "t.json");
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.message();
-  EXPECT_EQ(bytes(*tokenizer, 0), "");
-  EXPECT_EQ(bytes(*tokenizer, 1), " the");
-  EXPECT_EQ(bytes(*tokenizer, 2), "\n");
-  EXPECT_EQ(bytes(*tokenizer, 3), "x ");
-  EXPECT_EQ(tokenizer->endOfText(), -1);
+  Tokenizer tokenizer = take(Tokenizer::parse(metaspace, "t.json"));
+  EXPECT_EQ(bytes(tokenizer, 0), "");
+  EXPECT_EQ(bytes(tokenizer, 1), " the");
+  EXPECT_EQ(bytes(tokenizer, 2), "\n");
+  EXPECT_EQ(bytes(tokenizer, 3), "x ");
+  EXPECT_EQ(tokenizer.endOfText(), -1);
 }
 
 TEST(Tokenizer, Encode_TakesTheLongestToken) {
-  Result<Tokenizer> tokenizer = Tokenizer::parse(byteLevel, "t.json");
-  ASSERT_TRUE(tokenizer.ok());
-  Result<std::vector<int32_t>> ids = tokenizer->encode("ab ab\n");
-  ASSERT_TRUE(ids.ok()) << ids.message();
-  EXPECT_EQ(*ids, (std::vector<int32_t>{5, 2, 1, 3}));
-  EXPECT_FALSE(tokenizer->encode("abc").ok());
+  Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "t.json"));
+  std::vector<int32_t> ids = take(tokenizer.encode("ab ab\n"));
+  EXPECT_EQ(ids, (std::vector<int32_t>{5, 2, 1, 3}));
+  EXPECT_FALSE(tokenizer.encode("abc").ok());
   EXPECT_EQ(*Tokenizer::ofBytes().encode("\xFF"), std::vector<int32_t>{255});
 }
 

@@ -19,9 +19,8 @@ protected:
     options.tokens = 4000;
     options.shardTokens = 500;
     options.overwrite = true;
-    Result<Manifest> made = synthesize(options);
-    ASSERT_TRUE(made.ok()) << made.message();
-    manifest = *made;
+    Manifest made = take(synthesize(options));
+    manifest = made;
   }
 
   std::string verify(int threads = 3) {
@@ -75,13 +74,11 @@ TEST_F(Verifier, TokenOutsideTheVocabulary_IsNamedWithItsPosition) {
 }
 
 TEST_F(Verifier, ShardShrinks_IsAnError) {
-  Result<Dataset> data = Dataset::open(dir.str(), manifest);
-  ASSERT_TRUE(data.ok()) << data.message();
+  Dataset data = take(Dataset::open(dir.str(), manifest));
   std::filesystem::resize_file(dir / "train_000001.bin", 1500);
-  DataVerifier verifier(*data);
+  DataVerifier verifier(data);
   verifier.start(2);
-  Status status = verifier.wait();
-  EXPECT_TRUE(failsWith(status, "train_000001.bin' has shrunk"));
+  EXPECT_TRUE(failsWith(verifier.wait(), "train_000001.bin' has shrunk"));
 }
 
 } // namespace

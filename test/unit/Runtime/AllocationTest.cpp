@@ -1,6 +1,7 @@
 //===- AllocationTest.cpp - a run allocates nothing -----------------------===//
 
 #include "nsa/Runtime/Runtime.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <atomic>
@@ -23,16 +24,14 @@ using namespace nsa;
 
 TEST(Program, Run_AllocatesNothing) {
   std::string bytes = makeTestArtifact();
-  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  Artifact artifact = take(Artifact::fromBytes(bytes.data(), bytes.size()));
   RuntimeOptions options;
   options.profile = options.poison = options.checkFinite = true;
-  Result<Program> program = Program::create(*artifact, options);
-  ASSERT_TRUE(program.ok()) << program.message();
+  Program program = take(Program::create(artifact, options));
   for (const char *name : {"init", "eval", "ids"}) {
-    const EntryInfo *entry = program->findEntry(name);
+    const EntryInfo *entry = program.findEntry(name);
     size_t before = allocations;
-    bool passed = program->run(*entry).ok();
+    bool passed = program.run(*entry).ok();
     EXPECT_EQ(allocations - before, 0u) << name;
     EXPECT_TRUE(passed);
   }

@@ -44,20 +44,18 @@ withHeader(std::string bytes,
 } // namespace
 
 TEST(Artifact, BuiltArtifact_Opens) {
-  Result<Artifact> artifact = open(makeTestArtifact());
-  ASSERT_TRUE(artifact.ok()) << artifact.message();
-  EXPECT_EQ(artifact->root().target()->str(), "cpu");
-  EXPECT_EQ(artifact->root().entries()->size(), 4u);
-  EXPECT_EQ(artifact->name(), "test.nsax");
-  EXPECT_EQ(artifact->fileBytes(), makeTestArtifact().size());
+  Artifact artifact = take(open(makeTestArtifact()));
+  EXPECT_EQ(artifact.root().target()->str(), "cpu");
+  EXPECT_EQ(artifact.root().entries()->size(), 4u);
+  EXPECT_EQ(artifact.name(), "test.nsax");
+  EXPECT_EQ(artifact.fileBytes(), makeTestArtifact().size());
 }
 
 TEST(Artifact, FileErrors_NameTheFile) {
   TempDir dir;
   dir.write("a.nsax", makeTestArtifact());
-  Result<Artifact> artifact = Artifact::open(dir / "a.nsax");
-  ASSERT_TRUE(artifact.ok()) << artifact.message();
-  EXPECT_EQ(artifact->hash(), open(makeTestArtifact())->hash());
+  Artifact artifact = take(Artifact::open(dir / "a.nsax"));
+  EXPECT_EQ(artifact.hash(), open(makeTestArtifact())->hash());
   EXPECT_TRUE(failsWith(Artifact::open(dir / "b.nsax"), "b.nsax"));
   EXPECT_TRUE(failsWith(Artifact::open(dir.str()), "not a regular file"));
   dir.write("empty.nsax", "");
@@ -355,12 +353,11 @@ TEST(Artifact, AnyChangeOfSelections_DoesNotCrash) {
 }
 
 TEST(Artifact, Dumps_ShowTensorMaps) {
-  Result<Artifact> artifact = open(withMaps(
-      {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
-  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  Artifact artifact = take(open(withMaps(
+      {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}})));
   DumpOptions options;
   options.kernels = true;
-  std::string text = dumpArtifact(*artifact, options);
+  std::string text = dumpArtifact(artifact, options);
   EXPECT_TRUE(
       contains(text, "\n    tensor map of argument 0: bf16[64x8x4], strides "
                      "[128, 1024], box 64x8x2, swizzle 128\n"

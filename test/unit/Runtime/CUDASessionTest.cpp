@@ -194,9 +194,8 @@ TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
   for (int i = 0; i < 12; ++i)
     for (DeviceArrays *arrays : {&first, &second}) {
       std::vector<Binding> bindings = bind(*session, *arrays, w);
-      Status status =
-          session->run(eval, bindings, std::nullopt, {}, scratch.data());
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(succeeds(
+          session->run(eval, bindings, std::nullopt, {}, scratch.data())));
     }
   EXPECT_FALSE(contains(takeLog(), "Alloc"));
   float sum = 0;
@@ -240,9 +239,8 @@ TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
       std::vector<Binding> bindings = bind(*session, *arrays, w);
       std::fill(std::begin(arrays->y), std::end(arrays->y), NAN);
       takeLog();
-      Status status = session->run(eval, bindings, 4096, {},
-                                   scratches[arrays == &second].data());
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(succeeds(session->run(eval, bindings, 4096, {},
+                                        scratches[arrays == &second].data())));
       if (i == 0)
         continue;
       std::string log = takeLog();

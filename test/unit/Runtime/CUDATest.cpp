@@ -290,9 +290,8 @@ TEST_F(CUDATest, ErrorOfATensorMap_NamesIt) {
 }
 
 TEST_F(CUDATest, OldDrivers_RunWhatNeedsNoTensorMaps) {
-  Result<const cuda::Driver *> opened = cuda::Driver::open();
-  ASSERT_TRUE(opened.ok()) << opened.message();
-  auto *driver = const_cast<cuda::Driver *>(*opened);
+  const cuda::Driver *opened = take(cuda::Driver::open());
+  auto *driver = const_cast<cuda::Driver *>(opened);
   auto encode = std::exchange(driver->TensorMapEncodeTiled, nullptr);
   EXPECT_EQ(create(makeMapped()).message(),
             "test.nsax: entry 'main': command 0 (launch @maps): needs tensor "
@@ -348,14 +347,13 @@ TEST_F(CUDATest, Profiles_HaveTheTimesOfTheGPU) {
 TEST_F(CUDATest, Peaks_AreThoseOfTheGPU) {
   Program program = load(makeTestArtifact("sm_90a"));
   uint64_t before = program.memory().inUse;
-  Result<std::optional<GPUPeaks>> peaks = program.measureGPU();
-  ASSERT_TRUE(peaks.ok()) << peaks.message();
-  ASSERT_TRUE(peaks->has_value());
-  EXPECT_EQ((*peaks)->name, "Fake H100, CUDA 12.8");
+  std::optional<GPUPeaks> peaks = take(program.measureGPU());
+  ASSERT_TRUE(peaks.has_value());
+  EXPECT_EQ(peaks->name, "Fake H100, CUDA 12.8");
   EXPECT_EQ(program.gpu(), "Fake H100, CUDA 12.8");
-  EXPECT_NEAR((*peaks)->copy / kFakeCopySpeed, 1, 1e-3);
-  EXPECT_NEAR((*peaks)->flops / kFakeFloatSpeed, 1, 1e-3);
-  EXPECT_NEAR((*peaks)->halfFlops / kFakeHalfSpeed, 1, 1e-3);
+  EXPECT_NEAR(peaks->copy / kFakeCopySpeed, 1, 1e-3);
+  EXPECT_NEAR(peaks->flops / kFakeFloatSpeed, 1, 1e-3);
+  EXPECT_NEAR(peaks->halfFlops / kFakeHalfSpeed, 1, 1e-3);
   EXPECT_EQ(program.memory().inUse, before);
   fakeCUDAFail("cuMemAlloc", 1);
   EXPECT_EQ(program.measureGPU().message().rfind(
@@ -531,10 +529,9 @@ TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
                                           {"110", "sm_103", true},
                                           {"121", "sm_120", false}}) {
     setenv("FAKE_CUDA_CAPABILITY", capability, 1);
-    Result<cuda::GPU::Target> target = cuda::GPU::findTarget(0);
-    ASSERT_TRUE(target) << target.message();
-    EXPECT_EQ(target->name, name) << capability;
-    EXPECT_EQ(target->isText, isText) << capability;
+    cuda::GPU::Target target = take(cuda::GPU::findTarget(0));
+    EXPECT_EQ(target.name, name) << capability;
+    EXPECT_EQ(target.isText, isText) << capability;
   }
   setenv("FAKE_CUDA_CAPABILITY", "75", 1);
   std::string message = cuda::GPU::findTarget(0).message();

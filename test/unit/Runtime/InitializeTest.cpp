@@ -5,6 +5,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Philox.h"
 #include "nsa/Runtime/Runtime.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <cmath>
@@ -113,12 +114,10 @@ TEST(Initialize, Frequencies_AreAnglesTimesAnAmplitude) {
                InitKind::Frequencies, 1.5, frequencies);
   b.entry("init", {}, {tensor}, {b.initialize(tensor)});
   std::string bytes = b.finish();
-  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  ASSERT_TRUE(artifact.ok()) << artifact.message();
-  Result<Program> program = Program::create(*artifact);
-  ASSERT_TRUE(program.ok()) << program.message();
-  ASSERT_TRUE(program->run("init").ok());
-  const float *table = program->tensors()[0].as<float>();
+  Artifact artifact = take(Artifact::fromBytes(bytes.data(), bytes.size()));
+  Program program = take(Program::create(artifact));
+  ASSERT_TRUE(program.run("init").ok());
+  const float *table = program.tensors()[0].as<float>();
   for (int t : {0, 1, 49})
     for (int i = 0; i < 3; ++i) {
       double angle = t * frequencies[i];

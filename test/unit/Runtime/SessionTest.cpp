@@ -95,8 +95,8 @@ TEST(Session, CheckedCall_FindsWhatWasWrittenToArrays) {
   std::unique_ptr<Session> session = open(options);
   Arrays arrays(0);
   arrays.x[0] = NAN;
-  Status status = session->call("eval", arrays.arguments());
-  EXPECT_TRUE(failsWith(status, "wrote nan"));
+  EXPECT_TRUE(
+      failsWith(session->call("eval", arrays.arguments()), "wrote nan"));
 }
 
 TEST(Session, SeveralThreads_GetWhatTheirArraysGive) {
@@ -208,10 +208,8 @@ TEST(Session, ExternalMemory_IsAllThatRunsUse) {
   options.externalMemory = true;
   std::string bytes = makeTestArtifact();
   Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  Result<std::unique_ptr<Session>> session =
-      Session::create(*artifact, options);
-  ASSERT_TRUE(session.ok()) << session.message();
-  const Program &program = (*session)->program();
+  std::unique_ptr<Session> session = take(Session::create(*artifact, options));
+  const Program &program = session->program();
   EXPECT_EQ(program.memory().allocated, 0u);
   EXPECT_GT(program.scratchBytes(), 256u);
   std::vector<float> w(128), bias(64, 5);
@@ -228,11 +226,9 @@ TEST(Session, ExternalMemory_IsAllThatRunsUse) {
         ASSERT_TRUE(own->call("eval", arguments).ok());
         continue;
       }
-      Result<std::vector<Binding>> bindings = (*session)->bind(eval, arguments);
-      ASSERT_TRUE(bindings.ok()) << bindings.message();
-      Status status =
-          (*session)->run(eval, *bindings, std::nullopt, {}, &scratch[1]);
-      ASSERT_TRUE(status.ok()) << status.message();
+      std::vector<Binding> bindings = take(session->bind(eval, arguments));
+      ASSERT_TRUE(succeeds(
+          session->run(eval, bindings, std::nullopt, {}, &scratch[1])));
     }
     EXPECT_EQ(arrays.y, expected.y);
     EXPECT_EQ(arrays.loss, expected.loss);
@@ -266,12 +262,11 @@ TEST(Session, StridesOfOneElement_DoNotMatter) {
     return b.finish();
   }();
   Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  Result<std::unique_ptr<Session>> session = Session::create(*artifact);
-  ASSERT_TRUE(session.ok()) << session.message();
+  std::unique_ptr<Session> session = take(Session::create(*artifact));
   float x[4] = {1, 2, 3, 4}, y[4] = {};
   Array in{x, DataType::F32, {1, 4, 1}, {77, 1, 99}};
   Array out{y, DataType::F32, {1, 4, 1}};
-  ASSERT_TRUE((*session)->call("copy", {{"x", in}, {"y", out}}).ok());
+  ASSERT_TRUE(session->call("copy", {{"x", in}, {"y", out}}).ok());
   EXPECT_EQ(y[3], 4);
 }
 
@@ -284,11 +279,10 @@ TEST(Session, CommandOverSeveralTensors_IsNotBound) {
   b.entry("copy", {x, z}, {y}, {b.copy(both, b.of(y))});
   std::string bytes = b.finish();
   Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  Result<std::unique_ptr<Session>> session = Session::create(*artifact);
-  ASSERT_TRUE(session.ok()) << session.message();
+  std::unique_ptr<Session> session = take(Session::create(*artifact));
   float data[16] = {};
   Array array{data, DataType::F32, {16}};
-  Status status = (*session)->call("copy", {{"x", array}, {"z", array}});
-  EXPECT_TRUE(failsWith(status, "uses 128 bytes that are more than the "
-                                "tensor of 64 bytes"));
+  EXPECT_TRUE(failsWith(session->call("copy", {{"x", array}, {"z", array}}),
+                        "uses 128 bytes that are more than the "
+                        "tensor of 64 bytes"));
 }

@@ -1,6 +1,7 @@
 //===- TensorFilesTest.cpp - tensors from and to .npy arrays --------------===//
 
 #include "runtime/Core/TensorFiles.h"
+#include "test/unit/Expect.h"
 
 #include <cmath>
 #include <cstring>
@@ -42,12 +43,11 @@ TEST(TensorFiles, Floats_RoundToBF16) {
                                           {1, 1.00390625f, -2, NAN}),
                          tensor.view)
                   .ok());
-  Result<NpyArray> back = parseNpy(formatTensor(tensor.view));
-  ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->type, NpyType::F4);
-  EXPECT_EQ(back->as<float>()[1], 1.0f);
-  EXPECT_EQ(back->as<float>()[2], -2.0f);
-  EXPECT_TRUE(std::isnan(back->as<float>()[3]));
+  NpyArray back = take(parseNpy(formatTensor(tensor.view)));
+  EXPECT_EQ(back.type, NpyType::F4);
+  EXPECT_EQ(back.as<float>()[1], 1.0f);
+  EXPECT_EQ(back.as<float>()[2], -2.0f);
+  EXPECT_TRUE(std::isnan(back.as<float>()[3]));
 }
 
 // What numpy.save(x.astype(numpy.float16)) holds: every bit pattern has an f32.

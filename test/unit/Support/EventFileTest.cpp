@@ -59,13 +59,12 @@ TEST(EventFile, Checksums_AreCastagnoli) {
 
 TEST(EventFile, Scalars_AreOnDiskAtOnce) {
   TempDir dir;
-  Result<EventFile> file = EventFile::create(dir / "tb", 1700000000.5, 1);
-  ASSERT_TRUE(file.ok()) << file.message();
+  EventFile file = take(EventFile::create(dir / "tb", 1700000000.5, 1));
   std::vector<std::string> events = readEvents(onlyFile(dir, "tb"));
   ASSERT_EQ(events.size(), 1u);
   EXPECT_TRUE(contains(events[0], "brain.Event:2"));
 
-  ASSERT_TRUE(file->scalars(1700000001.0, 300, {{"a/b", 0.5}, {"c", -2.0}}));
+  ASSERT_TRUE(file.scalars(1700000001.0, 300, {{"a/b", 0.5}, {"c", -2.0}}));
   events = readEvents(onlyFile(dir, "tb"));
   ASSERT_EQ(events.size(), 2u);
   // wall_time, step 300, then two values of a summary.
@@ -96,8 +95,7 @@ TEST(EventFile, ResumedRun_ReplacesLaterSteps) {
 TEST(EventFile, ImpossibleFolder_IsAnError) {
   TempDir dir;
   dir.write("tb", "a file");
-  Result<EventFile> file = EventFile::create(dir / "tb", 0.0, 1);
-  EXPECT_TRUE(failsWith(file, dir / "tb"));
+  EXPECT_TRUE(failsWith(EventFile::create(dir / "tb", 0.0, 1), dir / "tb"));
 }
 
 } // namespace

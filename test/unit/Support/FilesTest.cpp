@@ -41,9 +41,7 @@ TEST(Files, Device_IsWrittenIntoAndStays) {
 TEST(Files, Folder_IsNotReplaced) {
   TempDir dir;
   dir.write("folder/x", "");
-  Status status = writeFileAtomically(dir / "folder", "new");
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.message(),
+  EXPECT_EQ(messageOf(writeFileAtomically(dir / "folder", "new")),
             "cannot replace '" + dir / "folder" + "': Is a directory");
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.str()), {}), 1);
 }
@@ -78,13 +76,12 @@ TEST(ReadFile, PipeWithoutWriter_TimesOut) {
 TEST(InputFile, Shrinks_ReadIsAnError) {
   TempDir dir;
   dir.write("x", std::string(100000, 'x'));
-  Result<InputFile> file = InputFile::open(dir / "x");
-  ASSERT_TRUE(file.ok()) << file.message();
+  InputFile file = take(InputFile::open(dir / "x"));
   std::string bytes(100, '\0');
-  EXPECT_TRUE(file->readAt(99900, bytes.data(), 100));
+  EXPECT_TRUE(file.readAt(99900, bytes.data(), 100));
   EXPECT_EQ(bytes, std::string(100, 'x'));
   fs::resize_file(dir / "x", 99950);
-  EXPECT_EQ(file->readAt(99900, bytes.data(), 100).message(),
+  EXPECT_EQ(file.readAt(99900, bytes.data(), 100).message(),
             "'" + dir / "x" +
                 "' has shrunk: it ends before byte 100000, it "
                 "had 100000 bytes when it was opened");
@@ -117,9 +114,8 @@ TEST(Files, LinkInThePlaceOfANewFile_IsReplaced) {
     std::string link = dir / "to-" + target;
     fs::create_symlink(dir / target, link);
     EXPECT_FALSE(FileLock::take(link, "the run").ok());
-    Result<OutputFile> file = OutputFile::create(link);
-    ASSERT_TRUE(file.ok()) << file.message();
-    EXPECT_TRUE(file->write("new"));
+    OutputFile file = take(OutputFile::create(link));
+    EXPECT_TRUE(file.write("new"));
     EXPECT_FALSE(fs::is_symlink(link));
   }
   EXPECT_EQ(dir.read("victim"), "untouched");
@@ -164,54 +160,49 @@ TEST(Files, OwnFile_IsNoLinkAndNobodyElseWrites) {
 
 TEST(Files, FileBeingWritten_IsItsOwnersAlone) {
   TempDir dir;
-  Result<OutputFile> file = OutputFile::create(dir / "x");
-  ASSERT_TRUE(file.ok());
+  OutputFile file = take(OutputFile::create(dir / "x"));
   fs::perms before = fs::status(dir / "x").permissions();
-  ASSERT_TRUE(file->restrictToOwner());
+  ASSERT_TRUE(file.restrictToOwner());
   EXPECT_EQ(fs::status(dir / "x").permissions(), fs::perms(0600));
-  ASSERT_TRUE(file->restoreMode());
+  ASSERT_TRUE(file.restoreMode());
   EXPECT_EQ(fs::status(dir / "x").permissions(), before);
 }
 
 TEST(Files, HeldDirectory_OtherAtItsPath_IsNotThere) {
   TempDir dir;
   fs::create_directories(dir / "run");
-  Result<HeldDirectory> held = HeldDirectory::open(dir / "run");
-  ASSERT_TRUE(held.ok()) << held.message();
-  EXPECT_TRUE(*held->isThere());
+  HeldDirectory held = take(HeldDirectory::open(dir / "run"));
+  EXPECT_TRUE(*held.isThere());
   fs::rename(dir / "run", dir / "renamed");
-  EXPECT_FALSE(*held->isThere());
+  EXPECT_FALSE(*held.isThere());
   fs::create_directories(dir / "run");
-  EXPECT_FALSE(*held->isThere());
+  EXPECT_FALSE(*held.isThere());
   fs::remove(dir / "run");
   fs::rename(dir / "renamed", dir / "run");
-  EXPECT_TRUE(*held->isThere());
+  EXPECT_TRUE(*held.isThere());
   EXPECT_FALSE(HeldDirectory::open(dir / "nothing").ok());
 }
 
 TEST(Files, RecordFile_NoRoom_KeepsRecordsInOrder) {
   TempDir dir;
-  Result<RecordFile> file = RecordFile::open(dir / "x");
-  ASSERT_TRUE(file.ok());
+  RecordFile file = take(RecordFile::open(dir / "x"));
   std::signal(SIGXFSZ, SIG_IGN);
   struct rlimit old;
   getrlimit(RLIMIT_FSIZE, &old);
   struct rlimit small = {7, old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  Status first = file->write("one\n"), second = file->write("two\n");
-  Status third = file->write("three\n"), end = file->finish();
+  Status first = file.write("one\n"), second = file.write("two\n");
+  Status third = file.write("three\n"), end = file.finish();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   EXPECT_TRUE(first);
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.message(),
+  EXPECT_EQ(messageOf(second),
             "cannot write '" + dir / "x" + "': File too large");
   EXPECT_TRUE(saysNoSpace(second.message()));
   EXPECT_TRUE(third) << "said once";
-  ASSERT_FALSE(end);
-  EXPECT_EQ(end.message(),
+  EXPECT_EQ(messageOf(end),
             "the last 7 bytes of '" + dir / "x" + "' could not be written");
   EXPECT_EQ(dir.read("x"), "one\ntwo");
-  EXPECT_TRUE(file->write("four\n"));
-  EXPECT_TRUE(file->finish());
+  EXPECT_TRUE(file.write("four\n"));
+  EXPECT_TRUE(file.finish());
   EXPECT_EQ(dir.read("x"), "one\ntwo\nthree\nfour\n");
 }

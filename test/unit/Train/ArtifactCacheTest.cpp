@@ -59,14 +59,13 @@ TEST_F(ArtifactCacheTest, HashDiffersWhereAnyInputDoes) {
 }
 
 TEST_F(ArtifactCacheTest, WhatWasCompiledIsFound) {
-  Result<std::string> first = get({"text", {}, 1, 2});
-  ASSERT_TRUE(first) << first.message();
+  std::string first = take(get({"text", {}, 1, 2}));
   EXPECT_EQ(compilations, 1);
   EXPECT_EQ(said, "");
-  EXPECT_EQ(*get({"text", {}, 1, 2}), *first);
+  EXPECT_EQ(*get({"text", {}, 1, 2}), first);
   EXPECT_EQ(compilations, 1);
-  EXPECT_EQ(said, "using " + *first + ", compiled before\n");
-  EXPECT_NE(*get({"text", {"--no-fuse"}, 1, 2}), *first);
+  EXPECT_EQ(said, "using " + first + ", compiled before\n");
+  EXPECT_NE(*get({"text", {"--no-fuse"}, 1, 2}), first);
   EXPECT_EQ(compilations, 2);
 }
 
@@ -150,15 +149,14 @@ TEST_F(ArtifactCacheTest, ProcessesThatAskForOneEntryCompileItOnce) {
       std::this_thread::yield();
     return fast(model, artifact);
   };
-  Result<ArtifactCache> cache = ArtifactCache::open(variables);
-  ASSERT_TRUE(cache) << cache.message();
+  ArtifactCache cache = take(ArtifactCache::open(variables));
   std::atomic<int> works = 0;
   auto ask = [&] {
     auto say = [&](const std::string &line) {
       // The first may not have written its number yet.
       waits = waits || line.rfind("waiting for ", 0) == 0;
     };
-    works += cache->get("model", {"text", {}, 1, 2}, compile, say).ok();
+    works += cache.get("model", {"text", {}, 1, 2}, compile, say).ok();
   };
   std::thread other(ask);
   ask();
@@ -179,18 +177,17 @@ TEST_F(ArtifactCacheTest, CacheThatIsTurnedOff_CompilesEveryTime) {
 
 TEST_F(ArtifactCacheTest, EntriesOverTheLimit_TheOldestAreRemoved) {
   const uint64_t each = makeTestArtifact().size() + 1;
-  Result<ArtifactCache> cache = ArtifactCache::open(variables, 2 * each);
-  ASSERT_TRUE(cache) << cache.message();
+  ArtifactCache cache = take(ArtifactCache::open(variables, 2 * each));
   auto ask = [&](const std::string &text) {
     int before = compilations;
-    Result<std::string> bytes = cache->read("model", {text, {}, 1, 2}, compile,
-                                            [](const std::string &) {});
+    Result<std::string> bytes = cache.read("model", {text, {}, 1, 2}, compile,
+                                           [](const std::string &) {});
     EXPECT_TRUE(bytes && *bytes == makeTestArtifact());
     return compilations - before;
   };
   auto age = [&](const std::string &text, int hours) {
     std::filesystem::last_write_time(
-        cache->entry("model", {text, {}, 1, 2}) + "/model.nsax",
+        cache.entry("model", {text, {}, 1, 2}) + "/model.nsax",
         std::filesystem::file_time_type::clock::now() -
             std::chrono::hours(hours));
   };
@@ -204,9 +201,8 @@ TEST_F(ArtifactCacheTest, EntriesOverTheLimit_TheOldestAreRemoved) {
   // What is in use stays, whatever its age.
   age("a", 2);
   {
-    Result<FileLock> used =
-        FileLock::take(cache->entry("model", {"a", {}, 1, 2}) + "/lock", "it");
-    ASSERT_TRUE(used) << used.message();
+    FileLock used = take(
+        FileLock::take(cache.entry("model", {"a", {}, 1, 2}) + "/lock", "it"));
     EXPECT_EQ(ask("b"), 1);
   }
   EXPECT_EQ(ask("a"), 0);
@@ -214,9 +210,8 @@ TEST_F(ArtifactCacheTest, EntriesOverTheLimit_TheOldestAreRemoved) {
 }
 
 TEST_F(ArtifactCacheTest, TheFolderIsThatOfTheUserAlone) {
-  Result<ArtifactCache> cache = ArtifactCache::open(variables);
-  ASSERT_TRUE(cache) << cache.message();
-  EXPECT_EQ(cache->folder(), dir / "nsa");
+  ArtifactCache cache = take(ArtifactCache::open(variables));
+  EXPECT_EQ(cache.folder(), dir / "nsa");
   using std::filesystem::perms;
   EXPECT_EQ(std::filesystem::status(dir / "nsa").permissions(),
             perms::owner_all);

@@ -20,9 +20,7 @@ protected:
     state.samples = uint64_t(step) * 4;
     state.seed = 1;
     state.artefactHash = artefact;
-    Result<std::string> saved =
-        saveCheckpoint(dir / run, model, state, config, 0);
-    ASSERT_TRUE(saved.ok()) << saved.message();
+    ASSERT_TRUE(succeeds(saveCheckpoint(dir / run, model, state, config, 0)));
   }
 
   std::string name(const std::string &run, int64_t step) {
@@ -127,20 +125,18 @@ TEST_F(CheckpointSearch, LatestIsMissing_NewestGoodOneIsTaken) {
 TEST_F(CheckpointSearch, LatestNamesNothing_NoneBefore_IsAnErrorThatNamesIt) {
   save("a", 3);
   dir.write("a/checkpoints/latest", "step-0000\n");
-  Result<FoundCheckpoint> found = findCheckpoint(dir / "a");
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.message(), "'" + (dir / "a/checkpoints/latest") +
-                                 "' names 'step-0000', which is missing, and "
-                                 "there is none before it");
+  EXPECT_EQ(messageOf(findCheckpoint(dir / "a")),
+            "'" + (dir / "a/checkpoints/latest") +
+                "' names 'step-0000', which is missing, and "
+                "there is none before it");
 }
 
 TEST_F(CheckpointSearch, NamedOneHasNoState_IsAnErrorThatNamesTheFile) {
   save("a", 3);
   fs::remove(dir / name("a", 3) + "/state.json");
-  Result<FoundCheckpoint> found = findCheckpoint(dir / name("a", 3));
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.message(), "'" + (dir / name("a", 3)) +
-                                 "' is no checkpoint, it has no state.json");
+  EXPECT_EQ(messageOf(findCheckpoint(dir / name("a", 3))),
+            "'" + (dir / name("a", 3)) +
+                "' is no checkpoint, it has no state.json");
 }
 
 TEST_F(CheckpointSearch, CheckpointIsNamed_IsTakenAsItIs) {
@@ -187,10 +183,9 @@ TEST_F(CheckpointSearch, NewestOfARunIsBad_TheRunIsStillTheNewest) {
   save("new", 1);
   save("new", 2);
   damage("new", 2);
-  Result<FoundCheckpoint> found = findNewest(2);
-  ASSERT_TRUE(found.ok()) << found.message();
-  EXPECT_EQ(found->path, dir / name("new", 1));
-  EXPECT_EQ(found->warnings.size(), 1u);
+  FoundCheckpoint found = take(findNewest(2));
+  EXPECT_EQ(found.path, dir / name("new", 1));
+  EXPECT_EQ(found.warnings.size(), 1u);
 }
 
 } // namespace

@@ -25,8 +25,7 @@ class CheckpointState : public ::testing::Test {
 protected:
   void SetUp() override {
     config.train.batchSize = config.train.microBatch = 4;
-    Result<std::string> saved = save(5);
-    ASSERT_TRUE(saved.ok()) << saved.message();
+    ASSERT_TRUE(succeeds(save(5)));
   }
 
   Result<std::string> save(int64_t step) {
@@ -95,9 +94,7 @@ TEST_F(CheckpointState, NumbersThatDoNotAgree_AreNamed) {
         std::tuple("seed", 7, "it says seed 7, config.yaml says 1")}) {
     change([&, key = key, value = value](Json &json) { json[key] = value; },
            /*sealed=*/true);
-    Result<Checkpoint> opened = open();
-    ASSERT_FALSE(opened.ok());
-    EXPECT_EQ(opened.message(), name + "' is damaged: " + error);
+    EXPECT_EQ(messageOf(open()), name + "' is damaged: " + error);
     dir.write(state5, good);
   }
   fs::rename(dir / "checkpoints/step-00000005",
@@ -114,9 +111,8 @@ TEST_F(CheckpointState, Format1_IsAcceptedAsNotSealed) {
     json.erase("state_xxh3");
   };
   change(makeOld, /*sealed=*/false);
-  Result<Checkpoint> opened = open();
-  ASSERT_TRUE(opened.ok()) << opened.message();
-  EXPECT_FALSE(opened->isSealed);
+  Checkpoint opened = take(open());
+  EXPECT_FALSE(opened.isSealed);
   change([](Json &json) { json["samples"] = 24; }, /*sealed=*/false);
   EXPECT_FALSE(open().ok());
   for (int format : {0, 2, 3}) {
@@ -133,9 +129,7 @@ TEST_F(CheckpointState, ValueNotFinite_IsNotSaved) {
         std::tuple("m.w", -INFINITY, "state 'm.w'[3] is -inf"),
         std::tuple("v.w", INFINITY, "state 'v.w'[3] is inf")}) {
     model.set(tensor, 3, value);
-    Result<std::string> saved = save(6);
-    ASSERT_FALSE(saved.ok());
-    EXPECT_EQ(saved.message(), found);
+    EXPECT_EQ(messageOf(save(6)), found);
     EXPECT_EQ(report.failure, SaveFailure::NotFinite);
     EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000005\n");
     EXPECT_TRUE(open().ok());

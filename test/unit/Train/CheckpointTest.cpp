@@ -60,19 +60,17 @@ TEST(Checkpoint, Restored_EveryPersistentTensorIsThere) {
   ASSERT_TRUE(path.ok()) << path.message();
   EXPECT_EQ(*path, dir / "checkpoints/step-00000012");
 
-  Result<FoundCheckpoint> found = findCheckpoint(dir.str());
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->path, *path);
-  Result<Checkpoint> checkpoint = Checkpoint::open(*path);
-  ASSERT_TRUE(checkpoint.ok()) << checkpoint.message();
-  EXPECT_EQ(checkpoint->state.step, 12);
-  EXPECT_EQ(checkpoint->state.samples, 48u);
-  EXPECT_EQ(checkpoint->state.seed, 9u);
-  EXPECT_EQ(checkpoint->state.artefactHash, 0xabcu);
+  FoundCheckpoint found = take(findCheckpoint(dir.str()));
+  EXPECT_EQ(found.path, *path);
+  Checkpoint checkpoint = take(Checkpoint::open(*path));
+  EXPECT_EQ(checkpoint.state.step, 12);
+  EXPECT_EQ(checkpoint.state.samples, 48u);
+  EXPECT_EQ(checkpoint.state.seed, 9u);
+  EXPECT_EQ(checkpoint.state.artefactHash, 0xabcu);
   EXPECT_EQ(runOf(*path), dir.str());
 
   BigramModel other(1, 2, 4);
-  ASSERT_TRUE(checkpoint->restore(other));
+  ASSERT_TRUE(checkpoint.restore(other));
   for (const char *name : {"w", "m.w", "v.w", "loss_sum"}) {
     const TensorView *a = model.find(name), *b = other.find(name);
     EXPECT_EQ(std::memcmp(a->data, b->data, a->bytes), 0) << name;
@@ -80,7 +78,7 @@ TEST(Checkpoint, Restored_EveryPersistentTensorIsThere) {
   EXPECT_EQ(other.find("grad.w")->as<float>()[0], 0.0f);
 
   BigramModel wider(1, 2, 5);
-  Status status = checkpoint->restore(wider);
+  Status status = checkpoint.restore(wider);
   EXPECT_TRUE(failsWith(
       status, "model.safetensors' is F32[4x4], the artefact's is F32[5x5]"));
 }
@@ -161,10 +159,9 @@ TEST(Checkpoint, Returning_SetsLaterOnesAside) {
     for (int64_t step : {2, 8, 10})
       ASSERT_TRUE(
           saveCheckpoint(dir.str(), model, stateAt(step), runConfig(), 0).ok());
-    Result<std::vector<std::string>> moved =
-        returnTo(dir / "checkpoints/step-00000002");
-    ASSERT_TRUE(moved.ok()) << moved.message();
-    EXPECT_EQ(moved->size(), 2u);
+    std::vector<std::string> moved =
+        take(returnTo(dir / "checkpoints/step-00000002"));
+    EXPECT_EQ(moved.size(), 2u);
     EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000002\n");
   }
   for (const char *name : {"08", "10", "08-2", "10-2"})
@@ -172,10 +169,9 @@ TEST(Checkpoint, Returning_SetsLaterOnesAside) {
         dir / (std::string("checkpoints/abandoned-step-000000") + name)))
         << name;
   EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000008"));
-  Result<std::vector<std::string>> again =
-      returnTo(dir / "checkpoints/step-00000002");
-  ASSERT_TRUE(again.ok());
-  EXPECT_TRUE(again->empty());
+  std::vector<std::string> again =
+      take(returnTo(dir / "checkpoints/step-00000002"));
+  EXPECT_TRUE(again.empty());
 }
 
 TEST(Checkpoint, OneOfTheSameStep_IsReplaced) {
@@ -188,10 +184,9 @@ TEST(Checkpoint, OneOfTheSameStep_IsReplaced) {
   ASSERT_TRUE(
       saveCheckpoint(dir.str(), model, stateAt(5), runConfig(), 2).ok());
   BigramModel other(1, 2, 4);
-  Result<Checkpoint> checkpoint =
-      Checkpoint::open(dir / "checkpoints/step-00000005");
-  ASSERT_TRUE(checkpoint.ok());
-  ASSERT_TRUE(checkpoint->restore(other));
+  Checkpoint checkpoint =
+      take(Checkpoint::open(dir / "checkpoints/step-00000005"));
+  ASSERT_TRUE(checkpoint.restore(other));
   EXPECT_EQ(other.weights()[0], 2.0f);
   for (const fs::directory_entry &entry :
        fs::directory_iterator(dir / "checkpoints"))
@@ -275,18 +270,15 @@ TEST(Checkpoint, UnreadableFolder_IsAnError) {
   fs::create_symlink("loop", dir / "loop");
   std::string name(300, 'x');
   for (const std::string &path : {dir / "loop", dir / name}) {
-    Result<FoundCheckpoint> found = findCheckpoint(path);
-    EXPECT_TRUE(failsWith(found, "cannot inspect '"));
+    EXPECT_TRUE(failsWith(findCheckpoint(path), "cannot inspect '"));
     EXPECT_FALSE(RunDirectory::reopen(path).ok());
     EXPECT_FALSE(CsvLog::open(path, "step,x", 0).ok());
-    Result<FoundCheckpoint> newest =
-        findNewestCheckpoint(path, ofProgram(1, 2));
-    EXPECT_TRUE(failsWith(newest, "cannot list '"));
+    EXPECT_TRUE(failsWith(findNewestCheckpoint(path, ofProgram(1, 2)),
+                          "cannot list '"));
   }
   EXPECT_TRUE(findNewestCheckpoint(dir / "none", ofProgram(1, 2)).ok());
-  Result<FoundCheckpoint> newest =
-      findNewestCheckpoint(dir.str(), ofProgram(1, 2));
-  EXPECT_TRUE(failsWith(newest, "cannot inspect '"));
+  EXPECT_TRUE(failsWith(findNewestCheckpoint(dir.str(), ofProgram(1, 2)),
+                        "cannot inspect '"));
 }
 
 // Every key either may change on resume or is refused.
@@ -301,13 +293,11 @@ TEST(Checkpoint, EveryKey_IsComparedOnResume) {
   RunConfig reseeded = saved;
   reseeded.train.seed = 5;
   changes = compareForResume(saved, reseeded);
-  ASSERT_FALSE(changes.ok());
-  EXPECT_EQ(changes.message(), "cannot resume: train.seed was 1 and is now 5");
+  EXPECT_EQ(messageOf(changes), "cannot resume: train.seed was 1 and is now 5");
   RunConfig lion = saved;
   lion.train.optimizer = "lion";
   changes = compareForResume(saved, lion);
-  ASSERT_FALSE(changes.ok());
-  EXPECT_EQ(changes.message(),
+  EXPECT_EQ(messageOf(changes),
             "cannot resume: train.optimizer was \"adamw\" and is now \"lion\" "
             "(--init-from begins a run with the weights alone)");
   for (const ConfigField &field : configSchema()) {
@@ -355,12 +345,10 @@ TEST(Checkpoint, KeyIsNotInSavedConfig_DefaultIsNoChange) {
     // No section is without keys.
     if (size_t next = begin + header.size() + 1; text[next] != ' ')
       text.erase(begin, header.size());
-    Result<RunConfig> saved = parseConfig(text, "config.yaml");
-    ASSERT_TRUE(saved.ok()) << saved.message();
-    Result<std::vector<std::string>> changes =
-        compareForResume(*saved, RunConfig());
-    ASSERT_TRUE(changes.ok()) << changes.message();
-    EXPECT_TRUE(changes->empty()) << field.path();
+    RunConfig saved = take(parseConfig(text, "config.yaml"));
+    std::vector<std::string> changes =
+        take(compareForResume(saved, RunConfig()));
+    EXPECT_TRUE(changes.empty()) << field.path();
   }
 }
 

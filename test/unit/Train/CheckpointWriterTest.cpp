@@ -70,15 +70,14 @@ TEST_F(CheckpointWriterTest, StepsThatFollow_AreNotInTheSnapshot) {
 TEST_F(CheckpointWriterTest, Snapshot_HoldsWhatCheckpointsHold) {
   BigramModel model(2, 8, 16);
   PageMemory memory;
-  Result<std::unique_ptr<Snapshot>> snapshot = Snapshot::take(model, memory);
-  ASSERT_TRUE(snapshot.ok()) << snapshot.message();
+  std::unique_ptr<Snapshot> snapshot = take(Snapshot::take(model, memory));
   std::vector<std::string> names;
-  for (const TensorView &tensor : (*snapshot)->tensors())
+  for (const TensorView &tensor : snapshot->tensors())
     names.push_back(tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"w", "m.w", "v.w", "loss_sum",
                                              "target_fraction_sum"}));
-  EXPECT_EQ((*snapshot)->hash(), model.hash());
-  EXPECT_FALSE((*snapshot)->run("step"));
+  EXPECT_EQ(snapshot->hash(), model.hash());
+  EXPECT_FALSE(snapshot->run("step"));
 }
 
 TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
@@ -89,8 +88,7 @@ TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
     std::string name = isLive ? "live" : "copied";
     BigramModel model(2, 8, 16);
     model.isLive = isLive;
-    Result<TrainEnd> end = train(model, named(name));
-    ASSERT_TRUE(end.ok()) << end.message();
+    ASSERT_TRUE(succeeds(train(model, named(name))));
     EXPECT_EQ(losses(name), losses("straight"));
     for (const char *step : {"00000005", "00000010", "00000015", "00000020"})
       EXPECT_EQ(tensors(name, step), tensors("straight", step)) << step;
@@ -120,14 +118,12 @@ TEST_F(CheckpointWriterTest, KilledWhileItWrites_GoesOnFromTheOneBefore) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status)) << "it was not killed";
   ASSERT_TRUE(fs::exists(folder("step-00000005")));
-  Result<FoundCheckpoint> found = findCheckpoint(dir / "runs/a");
-  ASSERT_TRUE(found.ok()) << found.message();
-  EXPECT_TRUE(Checkpoint::open(found->path).ok());
+  FoundCheckpoint found = take(findCheckpoint(dir / "runs/a"));
+  EXPECT_TRUE(Checkpoint::open(found.path).ok());
   BigramModel model(2, 8, 16);
   TrainOptions options;
   options.resume = dir / "runs/a";
-  Result<TrainEnd> end = train(model, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(model, options)));
   EXPECT_EQ(losses("a"), losses("straight"));
   EXPECT_EQ(tensors("a", "00000020"), tensors("straight", "00000020"));
   EXPECT_FALSE(fs::exists(folder(".tmp-step-00000010")));
@@ -136,9 +132,8 @@ TEST_F(CheckpointWriterTest, KilledWhileItWrites_GoesOnFromTheOneBefore) {
 TEST_F(CheckpointWriterTest, MomentNotFinite_EndsTheRun) {
   BigramModel model(2, 8, 16);
   model.before[9 * perStep] = [&] { model.set("v.w", 7, INFINITY); };
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::NonFinite);
   std::string log = dir.read("runs/a/train.log");
   EXPECT_TRUE(
       contains(log, "step 10: no checkpoint was saved: state 'v.w'[7] is "
@@ -188,8 +183,8 @@ TEST_F(CheckpointWriterTest, FolderIsNone_IsAnErrorAfterTheStep) {
     fs::remove_all(dir / "runs/a/checkpoints");
     dir.write("runs/a/checkpoints", "a file");
   };
-  Result<TrainEnd> end = train(model, named("a"));
-  EXPECT_TRUE(failsWith(end, "no checkpoint was saved: cannot create"));
+  EXPECT_TRUE(failsWith(train(model, named("a")),
+                        "no checkpoint was saved: cannot create"));
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Evaluate.h"
 #include "lib/Support/Text.h"
+#include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -17,26 +18,22 @@ TEST(Evaluate, PartialBatch_IsWeighed) {
   SplitWriter writer(dir.str(), "val", 100);
   ASSERT_TRUE(writer.append(tokens.data(), tokens.size()));
   SplitInfo split{tokens.size(), 1, *writer.finish()};
-  Result<TokenStream> stream = TokenStream::open(dir.str(), split, 4);
-  ASSERT_TRUE(stream.ok());
-  Result<ValidationWindows> windows = ValidationWindows::create(*stream, 4);
-  ASSERT_TRUE(windows.ok());
-  ASSERT_EQ(windows->size(), 10u);
+  TokenStream stream = take(TokenStream::open(dir.str(), split, 4));
+  ValidationWindows windows = take(ValidationWindows::create(stream, 4));
+  ASSERT_EQ(windows.size(), 10u);
   double whole = 0;
   Ranks alone;
   for (uint64_t batch : {1, 3, 7}) {
     BigramModel model(batch, 4, 4);
     ASSERT_TRUE(model.run("init"));
-    Result<TrainBinding> binding = TrainBinding::create(model);
-    ASSERT_TRUE(binding.ok()) << binding.message();
-    Result<EvalResult> result =
-        evaluate(model, *binding, *windows, windows->choose(10), alone, "test");
-    ASSERT_TRUE(result.ok());
-    EXPECT_EQ(result->tokens, 40u);
+    TrainBinding binding = take(TrainBinding::create(model));
+    EvalResult result = take(
+        evaluate(model, binding, windows, windows.choose(10), alone, "test"));
+    EXPECT_EQ(result.tokens, 40u);
     if (batch == 1)
-      whole = result->loss;
-    EXPECT_NEAR(result->loss, whole, 1e-6);
-    EXPECT_FALSE(evaluate(model, *binding, *windows, {}, alone, "test").ok());
+      whole = result.loss;
+    EXPECT_NEAR(result.loss, whole, 1e-6);
+    EXPECT_FALSE(evaluate(model, binding, windows, {}, alone, "test").ok());
   }
 }
 

@@ -30,8 +30,7 @@ TEST_F(InitialWeightsTest, InitFrom_OtherLength_BeginsWithTheWeights) {
     TrainOptions options = named(from == file ? "c" : "b");
     options.initFrom = from;
     BigramModel &model = from == file ? third : second;
-    Result<TrainEnd> end = train(model, options);
-    ASSERT_TRUE(end.ok()) << end.message();
+    ASSERT_TRUE(succeeds(train(model, options)));
     EXPECT_EQ(model.weights(), first.weights());
     EXPECT_EQ(model.find("m.w")->elements(), 256u);
     nlohmann::json state = nlohmann::json::parse(dir.read(
@@ -145,8 +144,7 @@ TEST_F(InitialWeightsTest, InitFrom_RestartWithCheckpoint_GoesOnFromIt) {
   options.runName = "";
   options.stopAfter = 0;
   options.restart = dir / "runs/c";
-  Result<TrainEnd> end = train(third, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(third, options)));
   EXPECT_EQ(losses("b"), losses("c"));
   EXPECT_EQ(tensors("b", "00000020"), tensors("c", "00000020"));
 }

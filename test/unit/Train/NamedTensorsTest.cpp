@@ -187,10 +187,9 @@ TEST(NamedTensors, RestoreByName_OtherRanksAndBuckets_EveryMomentIsFound) {
         PartModel expected(now.ranks, rank, now.buckets);
         PartModel model(now.ranks, rank, now.buckets);
         expected.fill(rank);
-        Result<std::vector<std::string>> notes =
-            restoreByName(folder, model, rank);
-        ASSERT_TRUE(notes.ok()) << notes.message();
-        EXPECT_TRUE(notes->empty());
+        std::vector<std::string> notes =
+            take(restoreByName(folder, model, rank));
+        EXPECT_TRUE(notes.empty());
         for (const TensorView &tensor : expected.tensors())
           EXPECT_TRUE(std::equal(tensor.as<float>(),
                                  tensor.as<float>() + tensor.elements(),
@@ -207,12 +206,10 @@ TEST(NamedTensors, RestoreByName_StateDiffers_InitialOrDroppedAndSaid) {
   model.addState("skipped_updates", 0);
   TrainState state;
   state.step = 1;
-  Result<std::string> folder =
-      saveCheckpoint(dir.str(), saved, state, RunConfig(), 1);
-  ASSERT_TRUE(folder.ok());
-  Result<std::vector<std::string>> notes = restoreByName(*folder, model, 0);
-  ASSERT_TRUE(notes.ok()) << notes.message();
-  EXPECT_EQ(*notes,
+  std::string folder =
+      take(saveCheckpoint(dir.str(), saved, state, RunConfig(), 1));
+  std::vector<std::string> notes = take(restoreByName(folder, model, 0));
+  EXPECT_EQ(notes,
             (std::vector<std::string>{
                 "the checkpoint has no 'skipped_updates': it begins anew",
                 "'loss_scale' of the checkpoint is dropped: the artefact has "
@@ -258,8 +255,7 @@ TEST(NamedTensors, RestoreByName_FilesWithTheFirstNames_EveryStateIsFound) {
           {{"format", "pt"}, {"moment_ranges", ranges}}));
     }
     PartModel model;
-    Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
-    ASSERT_TRUE(notes.ok()) << notes.message();
+    ASSERT_TRUE(succeeds(restoreByName(folder, model, 0)));
     for (const TensorView &tensor : filled.tensors())
       EXPECT_TRUE(std::equal(tensor.as<float>(),
                              tensor.as<float>() + tensor.elements(),
@@ -273,8 +269,8 @@ TEST(NamedTensors, RestoreByName_AnotherOptimizer_IsRefused) {
   std::string folder = saveFilled(dir, 0, {});
   PartModel model;
   model.renameState("m", "ema");
-  Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
-  EXPECT_TRUE(failsWith(notes, "has no element 0 of the state 'ema.a'"));
+  EXPECT_TRUE(failsWith(restoreByName(folder, model, 0),
+                        "has no element 0 of the state 'ema.a'"));
 }
 
 TEST(NamedTensors, RestoreByName_ShareOfAnOlderVersion_IsRefused) {
@@ -285,9 +281,7 @@ TEST(NamedTensors, RestoreByName_ShareOfAnOlderVersion_IsRefused) {
   ASSERT_TRUE(writeSafetensors(file, {{"m.others", "F32", {8}, zeros, 32}},
                                {{"format", "pt"}}));
   PartModel model;
-  Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
-  ASSERT_FALSE(notes.ok());
-  EXPECT_EQ(notes.message(),
+  EXPECT_EQ(messageOf(restoreByName(folder, model, 0)),
             "'" + file +
                 "' does not say whose states it has: only the artefact that "
                 "saved it can go on from it");
@@ -313,8 +307,7 @@ TEST(NamedTensors, RestoreByName_RangesAreDamaged_IsRefused) {
     ASSERT_TRUE(writeSafetensors(file, {{"m.others", "F32", {8}, zeros, 32}},
                                  {{"moment_ranges", damage.ranges}}));
     PartModel model;
-    Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
-    EXPECT_TRUE(failsWith(notes, damage.error));
+    EXPECT_TRUE(failsWith(restoreByName(folder, model, 0), damage.error));
   }
 }
 

@@ -15,16 +15,14 @@ namespace {
 // Log files were once empty because records stayed in a buffer.
 TEST(RunDirectory, Records_AreOnDiskAtOnce) {
   TempDir dir;
-  Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
-  ASSERT_TRUE(run.ok());
-  Result<RunLog> log = RunLog::open(*run, 0);
-  ASSERT_TRUE(log.ok());
+  RunDirectory run = take(RunDirectory::create(dir.str(), "r", ""));
+  RunLog log = take(RunLog::open(run, 0));
   EXPECT_EQ(dir.read("r/training.csv"), "step,loss,lr,grad_norm,toks_per_s\n");
   EXPECT_EQ(dir.read("r/val.csv"), "step,loss,ppl\n");
-  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, 0.25f, true, 100}, "step"));
+  ASSERT_TRUE(log.step({1, 5.5f, 1e-3, 0.25f, true, 100}, "step"));
   EXPECT_EQ(dir.read("r/training.csv"),
             "step,loss,lr,grad_norm,toks_per_s\n1,5.5,0.001,0.25,100.0\n");
-  ASSERT_TRUE(log->validation(1, 0.0));
+  ASSERT_TRUE(log.validation(1, 0.0));
   EXPECT_EQ(dir.read("r/val.csv"), "step,loss,ppl\n1,0,1\n");
 }
 
@@ -59,9 +57,8 @@ TEST(RunDirectory, Heartbeats_BeginALineOfTheirOwn) {
   TempDir dir;
   dir.write("r/heartbeat_rank0.jsonl", "{\"step\":1}\n{\"st");
   Result<RunDirectory> run = RunDirectory::reopen(dir / "r");
-  Result<RunLog> log = RunLog::open(*run, 1);
-  ASSERT_TRUE(log.ok()) << log.message();
-  ASSERT_TRUE(log->logHeartbeat(1, "start"));
+  RunLog log = take(RunLog::open(*run, 1));
+  ASSERT_TRUE(log.logHeartbeat(1, "start"));
   std::string text = dir.read("r/heartbeat_rank0.jsonl");
   EXPECT_EQ(text.rfind("{\"step\":1}\n{\"ts\":", 0), 0u) << text;
 }
@@ -69,9 +66,8 @@ TEST(RunDirectory, Heartbeats_BeginALineOfTheirOwn) {
 TEST(CsvLog, RowsAfterTheCheckpoint_AreDropped) {
   TempDir dir;
   dir.write("t.csv", "step,x\n1,a\n2,b\n3,c\n4,incompl");
-  Result<CsvLog> log = CsvLog::open(dir / "t.csv", "step,x", 2);
-  ASSERT_TRUE(log.ok()) << log.message();
-  ASSERT_TRUE(log->append("3,new"));
+  CsvLog log = take(CsvLog::open(dir / "t.csv", "step,x", 2));
+  ASSERT_TRUE(log.append("3,new"));
   EXPECT_EQ(dir.read("t.csv"), "step,x\n1,a\n2,b\n3,new\n");
   EXPECT_FALSE(CsvLog::open(dir / "t.csv", "step,y", 2).ok());
   dir.write("t.csv", "step,x\nfoo,a\n");

@@ -1,6 +1,7 @@
 //===- SampleTextTest.cpp - texts that the model writes in training -------===//
 
 #include "runtime/Train/SampleText.h"
+#include "test/unit/Expect.h"
 #include "test/unit/Train/BigramModel.h"
 
 #include <gtest/gtest.h>
@@ -108,10 +109,9 @@ TEST(SampleText, NoEntryGenerates_VocabularyIsThatOfTheConfiguration) {
             "'forward' nor the configuration of its model, one of which says "
             "what tokens there are");
   model.knownVocab = 256;
-  Result<TrainBinding> binding = TrainBinding::create(model);
-  ASSERT_TRUE(binding.ok()) << binding.message();
-  EXPECT_EQ(binding->vocab, 256);
-  EXPECT_FALSE(binding->samples());
+  TrainBinding binding = take(TrainBinding::create(model));
+  EXPECT_EQ(binding.vocab, 256);
+  EXPECT_FALSE(binding.samples());
 }
 
 TEST(SampleText, Context_HoldsSequenceAndText) {

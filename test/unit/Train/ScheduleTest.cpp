@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Agreement.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 
@@ -65,9 +66,8 @@ TEST(Schedule, Schedule_CountsOptimizerSteps) {
   train.batchSize = 8;
   train.microBatch = 2;
   train.seqLen = 4;
-  Result<BatchPlan> plan = planBatch(train, 2, 4);
-  ASSERT_TRUE(plan.ok());
-  ASSERT_EQ(plan->passes, 4);
+  BatchPlan plan = take(planBatch(train, 2, 4));
+  ASSERT_EQ(plan.passes, 4);
   EXPECT_DOUBLE_EQ(learningRate(train, train.steps - 1), train.lrMin);
   std::array<float, 8> hyper = hyperParameters(train, 49);
   EXPECT_EQ(hyper[0], float(train.lrMin));
@@ -81,10 +81,9 @@ TEST(Schedule, BatchSize_IsSequencesPerOptimizerStep) {
   train.batchSize = 12;
   train.microBatch = 4;
   train.seqLen = 16;
-  Result<BatchPlan> plan = planBatch(train, 4, 16);
-  ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->sequencesPerStep(), 12);
-  EXPECT_EQ(plan->tokensPerStep(), 192);
+  BatchPlan plan = take(planBatch(train, 4, 16));
+  EXPECT_EQ(plan.sequencesPerStep(), 12);
+  EXPECT_EQ(plan.tokensPerStep(), 192);
 
   train.accumulateGradBatches = 2;
   EXPECT_EQ(planBatch(train, 4, 16).message(),
@@ -117,9 +116,7 @@ TEST(Schedule, ArtefactOfAnotherModel_IsRefused) {
   EXPECT_TRUE(checkModelConfig(config, json));
   RunConfig other = config;
   other.model.dim = 768;
-  Status status = checkModelConfig(other, json);
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.message(),
+  EXPECT_EQ(messageOf(checkModelConfig(other, json)),
             "model.dim is 768, the artefact was compiled from a model with "
             "128");
   other = config;

@@ -17,8 +17,7 @@ protected:
   void trainHalf(BigramModel &model, const std::string &name) {
     TrainOptions options = named(name);
     options.stopAfter = 10;
-    Result<TrainEnd> end = train(model, options);
-    ASSERT_TRUE(end.ok()) << end.message();
+    ASSERT_TRUE(succeeds(train(model, options)));
   }
 
   TrainOptions resuming(const std::string &name) {
@@ -76,8 +75,7 @@ TEST_F(TrainerChangesTest, Resume_OtherProgram_GoesOnCloselyAndSaysSo) {
   config.runtime.precision = "bf16";
   config.runtime.gradientCheckpointing = "block";
   config.runtime.device = "cuda";
-  Result<TrainEnd> end = train(second, resuming("b"));
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(second, resuming("b"))));
   EXPECT_TRUE(hasLogged("b", otherKernels));
   EXPECT_TRUE(hasLogged("b", "changed since: train.micro_batch: 2 -> 3"));
   EXPECT_TRUE(
@@ -142,9 +140,9 @@ TEST_F(TrainerChangesTest, Resume_OtherBatch_NeedsItsFlagAndIsRecorded) {
   trainHalf(first, "a");
   config.train.batchSize = 4;
   Result<TrainEnd> end = train(second, resuming("a"));
-  ASSERT_FALSE(end.ok());
-  EXPECT_EQ(end.message(), "cannot resume: train.batch_size was 6 and is now 4 "
-                           "(--allow-changed-batch goes on with it)");
+  EXPECT_EQ(messageOf(end),
+            "cannot resume: train.batch_size was 6 and is now 4 "
+            "(--allow-changed-batch goes on with it)");
   TrainOptions options = resuming("a");
   options.allowChangedBatch = true;
   options.stopAfter = 5;
@@ -175,11 +173,10 @@ TEST_F(TrainerChangesTest, Resume_OtherBatch_TakesTheNextSamples) {
   options.stopAfter = 1;
   config.train.batchSize = 2;
   ASSERT_TRUE(train(second, options).ok());
-  Result<TrainSampler> order =
-      TrainSampler::create(data.train, 8, uint64_t(config.train.seed));
-  ASSERT_TRUE(order.ok());
+  TrainSampler order =
+      take(TrainSampler::create(data.train, 8, uint64_t(config.train.seed)));
   int32_t tokens[8], targets[8];
-  ASSERT_TRUE(order->read(60, tokens, targets));
+  ASSERT_TRUE(order.read(60, tokens, targets));
   for (int i = 0; i < 8; ++i)
     EXPECT_EQ(second.find("tokens")->as<int32_t>()[i], tokens[i]) << i;
 }
@@ -193,10 +190,9 @@ TEST_F(TrainerChangesTest, Resume_OtherData_NeedsItsFlagAndIsRecorded) {
   other.tokens = 5000;
   other.seed = 77;
   ASSERT_TRUE(synthesize(other).ok());
-  Result<Dataset> opened = Dataset::open(dir / "other");
-  ASSERT_TRUE(opened.ok());
-  uint64_t before = data.manifest.digest(), after = opened->manifest.digest();
-  data = std::move(*opened);
+  Dataset opened = take(Dataset::open(dir / "other"));
+  uint64_t before = data.manifest.digest(), after = opened.manifest.digest();
+  data = std::move(opened);
   Result<TrainEnd> end = train(second, resuming("a"));
   EXPECT_TRUE(failsWith(end, "it belongs to data " + toHex(before) +
                                  ", this is " + toHex(after) +
@@ -223,10 +219,9 @@ TEST_F(TrainerChangesTest, Resume_OtherLength_ErrorNamesInitFrom) {
   BigramModel first(2, 8, 16), second(2, 4, 16);
   trainHalf(first, "a");
   config.train.seqLen = 4;
-  Result<TrainEnd> end = train(second, resuming("a"));
-  ASSERT_FALSE(end.ok());
-  EXPECT_EQ(end.message(), "cannot resume: train.seq_len was 8 and is now 4 "
-                           "(--init-from begins a run with the weights alone)");
+  EXPECT_EQ(messageOf(train(second, resuming("a"))),
+            "cannot resume: train.seq_len was 8 and is now 4 "
+            "(--init-from begins a run with the weights alone)");
 }
 
 } // namespace

@@ -18,9 +18,8 @@ namespace {
 class TrainerDataTest : public TrainerFixture {
 protected:
   void reopen() {
-    Result<Dataset> opened = Dataset::open(dir / "data");
-    ASSERT_TRUE(opened.ok()) << opened.message();
-    data = std::move(*opened);
+    Dataset opened = take(Dataset::open(dir / "data"));
+    data = std::move(opened);
   }
 
   /// Changes a token to another one of the vocabulary.
@@ -136,8 +135,7 @@ TEST_F(TrainerDataTest, Shard_NotVerifiedYet_CheckpointWaits) {
 /// Waits until a data set is verified.
 void await(DataVerifier &verifier) {
   verifier.start(2);
-  Status status = verifier.wait();
-  ASSERT_TRUE(status) << status.message();
+  ASSERT_TRUE(succeeds(verifier.wait()));
 }
 
 TEST_F(TrainerDataTest, Shard_OverwrittenAfterItsCheck_NothingMoreIsSaved) {
@@ -185,9 +183,8 @@ protected:
 
   void rewrite() {
     dir.write("foreign/train.bin", bytes);
-    Result<Dataset> opened = Dataset::open(dir / "foreign", 16);
-    ASSERT_TRUE(opened.ok()) << opened.message();
-    data = std::move(*opened);
+    Dataset opened = take(Dataset::open(dir / "foreign", 16));
+    data = std::move(opened);
   }
 
   Result<TrainEnd> go(TrainOptions options, bool isVerified = true) {

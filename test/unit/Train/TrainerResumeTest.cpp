@@ -74,8 +74,7 @@ TEST_F(TrainerResumeTest, GoingBack_HoldsFromItsFirstMoment) {
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
   resume.resume = "auto";
   config.train.keepCheckpoints = 2;
-  Result<TrainEnd> end = train(last, resume);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(last, resume)));
   EXPECT_EQ(run, dir / "runs/b");
   EXPECT_EQ(losses("a"), losses("b"));
   EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
@@ -105,9 +104,8 @@ TEST_F(TrainerResumeTest, CopiedCheckpoint_IsRefused) {
     fs::copy(dir / "runs/a/checkpoints/step-00000005", copy,
              fs::copy_options::recursive);
     resume.resume = copy;
-    Result<TrainEnd> end = train(second, resume);
-    EXPECT_TRUE(failsWith(end, "a run continues only from "
-                               "<run>/checkpoints/step-N"));
+    EXPECT_TRUE(failsWith(train(second, resume), "a run continues only from "
+                                                 "<run>/checkpoints/step-N"));
   }
   EXPECT_EQ(dir.read("project/config.yaml"), "mine");
   EXPECT_FALSE(fs::exists(dir / "project/train.log"));
@@ -134,10 +132,9 @@ TEST_F(TrainerResumeTest, SecondProcessOfARun_IsRefused) {
   TrainOptions resume;
   resume.resume = dir / "runs/a";
   Result<TrainEnd> end = train(second, resume);
-  EXPECT_FALSE(end.ok());
-  EXPECT_EQ(end.message(), "the run '" + (dir / "runs/a") +
-                               "' is in use by process " +
-                               std::to_string(child));
+  EXPECT_EQ(messageOf(end), "the run '" + (dir / "runs/a") +
+                                "' is in use by process " +
+                                std::to_string(child));
   EXPECT_EQ(dir.read("runs/a/train.log"), before);
   // The lock goes with its process.
   kill(child, SIGKILL);

@@ -73,9 +73,8 @@ TEST_F(TrainerSaveTest, WeightNotFiniteAtTheEnd_IsNotSaved) {
   config.train.saveEvery = 0;
   BigramModel model(2, 8, 16);
   model.before[19 * perStep] = [&] { model.set("m.w", 7, NAN); };
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::NonFinite);
   EXPECT_TRUE(contains(read("a/train.log"), "parameter 'w'[7] is nan"));
   EXPECT_FALSE(fs::exists(dir / "runs/a/checkpoints/latest"));
 }
@@ -110,8 +109,8 @@ TEST_F(TrainerSaveTest, DiskIsFullAtTheEnd_IsAnError) {
   config.train.saveEvery = 0;
   BigramModel model(2, 8, 64);
   limitFiles(8000);
-  Result<TrainEnd> end = train(model, named("a"));
-  EXPECT_TRUE(failsWith(end, "no checkpoint was saved: cannot write '"));
+  EXPECT_TRUE(failsWith(train(model, named("a")),
+                        "no checkpoint was saved: cannot write '"));
   limitFiles(old.rlim_cur);
   EXPECT_TRUE(
       contains(read("a/train.log"),
@@ -187,9 +186,7 @@ TEST_F(TrainerSaveTest, RunDirectoryIsGone_IsAnError) {
       removed ? void(fs::remove_all(folder))
               : fs::rename(folder, dir / "elsewhere");
     };
-    Result<TrainEnd> end = train(model, named(name));
-    ASSERT_FALSE(end.ok());
-    EXPECT_EQ(end.message(),
+    EXPECT_EQ(messageOf(train(model, named(name))),
               "the run directory '" + folder.string() +
                   "' was removed or renamed while the run wrote into it");
     EXPECT_FALSE(fs::exists(folder));

@@ -169,9 +169,8 @@ TEST_F(TrainerTest, StepWithoutTargets_UpdatesNothingAndIsSaid) {
 TEST_F(TrainerTest, SplitWithoutTargets_IsRefused) {
   for (auto [sources, split] : {std::pair(&data.trainDocuments, "training"),
                                 std::pair(&data.valDocuments, "validation")}) {
-    Result<Dataset> opened = Dataset::open(dir / "data");
-    ASSERT_TRUE(opened.ok());
-    data = std::move(*opened);
+    Dataset opened = take(Dataset::open(dir / "data"));
+    data = std::move(opened);
     isolateDocuments(data, config);
     DocumentSource &source = sources->front();
     source.starts.resize(source.tokens);
@@ -223,9 +222,8 @@ TEST_F(TrainerTest, FirstNonFiniteGradient_IsNamed) {
   float *fine = model.addGradient("grad.output", 1);
   spread[0] = source[2] = NAN;
   fine[0] = 1;
-  Result<std::string> found = firstNonFiniteGradient(model);
-  ASSERT_TRUE(found.ok()) << found.message();
-  EXPECT_EQ(*found, "grad.norm[2]");
+  std::string found = take(firstNonFiniteGradient(model));
+  EXPECT_EQ(found, "grad.norm[2]");
 }
 
 TEST_F(TrainerTest, NoGoodStep_HasNoLoss) {
@@ -258,9 +256,8 @@ TEST_F(TrainerTest, Overflow_SkipsOneUpdateAndIsSaid) {
   model.addLossScale(1024);
   model.poisonAt = 3 * 4;
   model.poisonEnd = 3 * 6;
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Finished);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::Finished);
   std::string log = dir.read("runs/a/train.log");
   EXPECT_TRUE(contains(log,
                        "step 5: gradients beyond fp16 at loss scale 1024, no "
@@ -288,9 +285,8 @@ TEST_F(TrainerTest, NoScaleBelowOne_HidesNonFiniteGradients) {
   BigramModel model(2, 8, 16);
   model.addLossScale(4);
   model.poisonAt = 3 * 12;
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::NonFinite);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   // 4, 2 and 1 are tried in steps 13 to 15.
   EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["step"],
@@ -301,9 +297,8 @@ TEST_F(TrainerTest, NoScaleBelowOne_HidesNonFiniteGradients) {
 TEST_F(TrainerTest, Anomalies_AreReportedAndTheRunGoesOn) {
   BigramModel zero(2, 8, 16), collapsed(2, 8, 16);
   zero.zeroGradients = true;
-  Result<TrainEnd> end = train(zero, named("zero"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Finished);
+  TrainEnd end = take(train(zero, named("zero")));
+  EXPECT_EQ(end, TrainEnd::Finished);
   EXPECT_EQ(dir.read("runs/zero/.anomaly_type"), "zero_grad\n");
   EXPECT_TRUE(contains(dir.read("runs/zero/train.log"),
                        "anomaly zero_grad at step 1: the gradient norm"));
@@ -402,9 +397,8 @@ TEST_F(TrainerTest, HaltFiles_StopTheRun) {
     dir.write("runs/a/.HALT", "");
     _exit(0);
   }
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Halted);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::Halted);
   EXPECT_FALSE(fs::exists(dir / "runs/a/.HALT"));
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
 }
@@ -427,9 +421,8 @@ TEST_F(TrainerTest, Signals_StopAndDump) {
     kill(parent, SIGTERM);
     _exit(0);
   }
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::Interrupted);
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
   bool dumped = false;
   for (const fs::directory_entry &entry :
@@ -453,9 +446,8 @@ TEST_F(TrainerTest, SignalsBeforeTheRun_Count) {
   raise(SIGPIPE);
   raise(SIGUSR1);
   raise(SIGHUP);
-  Result<TrainEnd> end = train(model, named("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  TrainEnd end = take(train(model, named("a")));
+  EXPECT_EQ(end, TrainEnd::Interrupted);
   EXPECT_TRUE(fs::exists(dir / "runs/a/state_dump_1.json"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000001\n");
 }
