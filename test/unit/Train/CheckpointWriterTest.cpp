@@ -132,9 +132,8 @@ TEST_F(CheckpointWriterTest, KilledWhileItWrites_GoesOnFromTheOneBefore) {
 TEST_F(CheckpointWriterTest, MomentNotFinite_EndsTheRun) {
   BigramModel model(2, 8, 16);
   model.before[9 * perStep] = [&] { model.set("v.w", 7, INFINITY); };
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::NonFinite);
-  std::string log = dir.read("runs/a/train.log");
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::NonFinite);
+  std::string log = logOf("a");
   EXPECT_TRUE(
       contains(log, "step 10: no checkpoint was saved: state 'v.w'[7] is "
                     "inf\nlast good checkpoint: " +
@@ -167,8 +166,8 @@ TEST_F(CheckpointWriterTest, DiskIsFullForAWhile_TrainingGoesOn) {
   limit(old.rlim_cur);
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Finished);
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
-                       "step 10: no checkpoint was saved: cannot write '"));
+  EXPECT_TRUE(
+      contains(logOf("a"), "step 10: no checkpoint was saved: cannot write '"));
   EXPECT_FALSE(fs::exists(folder("step-00000010")));
   EXPECT_TRUE(fs::exists(folder("step-00000020")));
   EXPECT_EQ(tensors("a", "00000020"), tensors("straight", "00000020"));

@@ -125,7 +125,7 @@ TEST_F(InitialWeightsTest, InitFrom_OtherKeysOfTheModel_AreSaid) {
   TrainOptions options = named("b");
   options.initFrom = dir / "runs/a";
   ASSERT_TRUE(train(second, options).ok());
-  EXPECT_TRUE(contains(dir.read("runs/b/train.log"),
+  EXPECT_TRUE(contains(logOf("b"),
                        "warning: the initial weights were trained with "
                        "model.rope_base 10000.0, it is now 500000.0"));
 }

@@ -96,12 +96,12 @@ TEST_F(TrainerChangesTest, Resume_SameProgram_SaysNothingOfOtherKernels) {
 TEST_F(TrainerChangesTest, Resume_OtherParameters_AreNamed) {
   BigramModel first(2, 8, 16, 1), wider(2, 8, 17, 2);
   trainHalf(first, "a");
-  std::string before = dir.read("runs/a/train.log");
+  std::string before = logOf("a");
   Result<TrainEnd> end = train(wider, resuming("a"));
   EXPECT_TRUE(failsWith(
       end, "its parameters are not the artefact's: 'w' is F32[16x16], the "
            "artefact's is F32[17x17]"));
-  EXPECT_EQ(dir.read("runs/a/train.log"), before);
+  EXPECT_EQ(logOf("a"), before);
 }
 
 // fp16 keeps a scale, other precisions have none.
@@ -111,12 +111,10 @@ TEST_F(TrainerChangesTest, Resume_LossScaleComesAndGoes_IsSaid) {
   trainHalf(first, "a");
   TrainOptions options = resuming("a");
   options.stopAfter = 5;
-  Result<TrainEnd> end = train(scaled, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(scaled, options)));
   EXPECT_TRUE(hasLogged("a", "the checkpoint has no 'loss_scale'"));
   EXPECT_EQ(scaled.find("loss_scale")->as<float>()[0], 1024.0f);
-  end = train(third, resuming("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(third, resuming("a"))));
   EXPECT_TRUE(hasLogged("a", "'loss_scale' of the checkpoint is dropped"));
 }
 
@@ -125,12 +123,10 @@ TEST_F(TrainerChangesTest, ResumeAuto_SameParametersOtherProgram_IsFound) {
   trainHalf(first, "a");
   TrainOptions options = resuming("auto");
   options.runName = "b";
-  Result<TrainEnd> end = train(wider, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(wider, options)));
   EXPECT_EQ(run, dir / "runs/b");
   EXPECT_TRUE(hasLogged("b", "(1 of others)"));
-  end = train(second, resuming("auto"));
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(second, resuming("auto"))));
   EXPECT_EQ(run, dir / "runs/a");
   EXPECT_TRUE(hasLogged("a", otherKernels));
 }
@@ -139,15 +135,13 @@ TEST_F(TrainerChangesTest, Resume_OtherBatch_NeedsItsFlagAndIsRecorded) {
   BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
   trainHalf(first, "a");
   config.train.batchSize = 4;
-  Result<TrainEnd> end = train(second, resuming("a"));
-  EXPECT_EQ(messageOf(end),
+  EXPECT_EQ(messageOf(train(second, resuming("a"))),
             "cannot resume: train.batch_size was 6 and is now 4 "
             "(--allow-changed-batch goes on with it)");
   TrainOptions options = resuming("a");
   options.allowChangedBatch = true;
   options.stopAfter = 5;
-  end = train(second, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(second, options)));
   EXPECT_TRUE(hasLogged("a", "changed since: train.batch_size: 6 -> 4"));
   nlohmann::json state = stateOf("a", "15");
   EXPECT_EQ(state["samples"], 60 + 5 * 4);
@@ -158,8 +152,7 @@ TEST_F(TrainerChangesTest, Resume_OtherBatch_NeedsItsFlagAndIsRecorded) {
   EXPECT_TRUE(contains(dir.read("runs/a/checkpoints/step-00000015/config.yaml"),
                        "batch_size: 4"));
   // It is this run's batch size from then on.
-  end = train(third, resuming("a"));
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(third, resuming("a"))));
   EXPECT_EQ(stateOf("a", "20")["samples"], 60 + 10 * 4);
   EXPECT_EQ(stateOf("a", "20")["batches"].size(), 2u);
 }
@@ -193,16 +186,15 @@ TEST_F(TrainerChangesTest, Resume_OtherData_NeedsItsFlagAndIsRecorded) {
   Dataset opened = take(Dataset::open(dir / "other"));
   uint64_t before = data.manifest.digest(), after = opened.manifest.digest();
   data = std::move(opened);
-  Result<TrainEnd> end = train(second, resuming("a"));
-  EXPECT_TRUE(failsWith(end, "it belongs to data " + toHex(before) +
-                                 ", this is " + toHex(after) +
-                                 " (--allow-changed-data goes on with other "
-                                 "data)"));
+  EXPECT_TRUE(failsWith(train(second, resuming("a")),
+                        "it belongs to data " + toHex(before) + ", this is " +
+                            toHex(after) +
+                            " (--allow-changed-data goes on with other "
+                            "data)"));
   TrainOptions options = resuming("auto");
   options.allowChangedData = true;
   options.stopAfter = 5;
-  end = train(second, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(second, options)));
   EXPECT_EQ(run, dir / "runs/a");
   EXPECT_TRUE(hasLogged("a", "changed since: data: " + toHex(before) + " -> " +
                                  toHex(after)));
@@ -210,8 +202,7 @@ TEST_F(TrainerChangesTest, Resume_OtherData_NeedsItsFlagAndIsRecorded) {
   EXPECT_EQ(state["data_digest"], toHex(after));
   ASSERT_EQ(state["data"].size(), 2u);
   EXPECT_EQ(state["data"][1]["from_step"], 10);
-  end = train(third, resuming("auto"));
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(train(third, resuming("auto"))));
   EXPECT_EQ(run, dir / "runs/a");
 }
 

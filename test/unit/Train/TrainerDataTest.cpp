@@ -229,12 +229,12 @@ TEST_F(ForeignDataTest, CheckpointWithoutHashes_GoesOnWithOneWarning) {
   options.stopAfter = 5;
   ASSERT_TRUE(go(options).ok());
   std::string warning = "has no hashes of the files of its data",
-              log = dir.read("runs/a/train.log");
+              log = logOf("a");
   size_t at = log.find(warning);
   ASSERT_NE(at, std::string::npos) << log;
   dir.write("runs/a/train.log", "");
   ASSERT_TRUE(go(options).ok());
-  EXPECT_FALSE(contains(dir.read("runs/a/train.log"), warning));
+  EXPECT_FALSE(contains(logOf("a"), warning));
 }
 
 // The verification never begins here, so that only the signal ends the wait.
@@ -257,7 +257,7 @@ TEST_F(TrainerDataTest, Stop_WhileCheckpointWaits_RunEndsUnsaved) {
   stopper.join();
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Interrupted);
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+  EXPECT_TRUE(contains(logOf("a"),
                        "step 5: stopped before all shards were verified: the "
                        "steps from 1 to 5 are not saved; the newest checkpoint "
                        "from before them: none"));

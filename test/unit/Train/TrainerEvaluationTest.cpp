@@ -42,8 +42,7 @@ TEST_F(TrainerEvaluationTest, Utilization_CountsTheEntriesOfAStep) {
   BigramModel model(2, 8, 16);
   model.operations = {{"accumulate", 100}, {"step", 1000}, {"update", 7}};
   ASSERT_TRUE(train(model, named("a")).ok());
-  nlohmann::json metrics =
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  nlohmann::json metrics = metricsOf("a");
   EXPECT_EQ(metrics["flops_per_step"], 2 * 100 + 1000);
   EXPECT_NEAR(double(metrics["mfu"]),
               1200.0 * 20 / (double(metrics["step_seconds"]) * 1e6), 1e-9);
@@ -51,14 +50,14 @@ TEST_F(TrainerEvaluationTest, Utilization_CountsTheEntriesOfAStep) {
     if (record["msg"] == "step")
       EXPECT_NEAR(double(record["mfu"]) * 48 * 1e6,
                   1200 * double(record["toks_per_s"]), 1e-3);
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"), " | mfu "));
+  EXPECT_TRUE(contains(logOf("a"), " | mfu "));
 
   TrainOptions options = named("separate");
   options.separateUpdate = true;
   BigramModel other(2, 8, 16);
   other.operations = model.operations;
   ASSERT_TRUE(train(other, options).ok());
-  metrics = nlohmann::json::parse(dir.read("runs/separate/metrics.json"));
+  metrics = metricsOf("separate");
   EXPECT_EQ(metrics["flops_per_step"], 3 * 100 + 7);
 }
 
@@ -66,11 +65,10 @@ TEST_F(TrainerEvaluationTest, UnknownPeak_HasNoUtilization) {
   BigramModel model(2, 8, 16);
   model.operations = {{"step", 1000}};
   ASSERT_TRUE(train(model, named("a")).ok());
-  nlohmann::json metrics =
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  nlohmann::json metrics = metricsOf("a");
   EXPECT_EQ(metrics["flops_per_step"], 1000);
   EXPECT_FALSE(metrics.contains("mfu"));
-  EXPECT_FALSE(contains(dir.read("runs/a/train.log"), " | mfu "));
+  EXPECT_FALSE(contains(logOf("a"), " | mfu "));
 }
 
 /// The number behind "mean " in the last progress line.
@@ -88,11 +86,10 @@ TEST_F(TrainerEvaluationTest, ResumedRun_ShowsTheMeanOfAllLastSteps) {
   options = {};
   options.resume = dir / "runs/a";
   ASSERT_TRUE(train(second, options).ok());
-  double mean = lastMean(dir.read("runs/straight/train.log"));
+  double mean = lastMean(logOf("straight"));
   EXPECT_GT(mean, 0);
-  EXPECT_EQ(lastMean(dir.read("runs/a/train.log")), mean);
-  nlohmann::json metrics =
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  EXPECT_EQ(lastMean(logOf("a")), mean);
+  nlohmann::json metrics = metricsOf("a");
   EXPECT_NEAR(double(metrics["train_loss_mean"]), mean, 1e-4);
 }
 
@@ -140,8 +137,7 @@ TEST_F(TrainerEvaluationTest, StageSwitch_IsEvaluatedOnTheSameTokens) {
   ASSERT_EQ(*end, TrainEnd::StageEnded);
   TrainOptions options;
   options.resume = dir / "runs/a";
-  end = trainStage(1, options);
-  ASSERT_TRUE(end.ok()) << end.message();
+  ASSERT_TRUE(succeeds(trainStage(1, options)));
   std::vector<nlohmann::json> all = records("eval.jsonl");
   ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all[0]["msg"], "stage_end");
@@ -156,8 +152,7 @@ TEST_F(TrainerEvaluationTest, StageSwitch_IsEvaluatedOnTheSameTokens) {
   EXPECT_NE(double(all[2]["earlier_length"]["loss"]),
             double(all[1]["earlier_length"]["loss"]))
       << "two steps later";
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
-                       "the first 8 of sequences of 16, "));
+  EXPECT_TRUE(contains(logOf("a"), "the first 8 of sequences of 16, "));
 }
 
 TEST_F(TrainerEvaluationTest, LengthsThatAreNoMultiples_AreNotCompared) {
@@ -167,7 +162,7 @@ TEST_F(TrainerEvaluationTest, LengthsThatAreNoMultiples_AreNotCompared) {
   TrainOptions options;
   options.resume = dir / "runs/a";
   ASSERT_TRUE(trainStage(1, options).ok());
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+  EXPECT_TRUE(contains(logOf("a"),
                        "no loss at equal length before and after: sequences of "
                        "12 tokens are no multiple of 8"));
   for (const nlohmann::json &record : records("eval.jsonl"))
@@ -179,7 +174,7 @@ TEST_F(TrainerEvaluationTest, SampleEvery_AddsSamplesDuringTraining) {
   config.train.sampleEvery = 8;
   BigramModel model(2, 8, 16);
   ASSERT_TRUE(train(model, named("a")).ok());
-  std::string log = dir.read("runs/a/train.log");
+  std::string log = logOf("a");
   size_t count = 0;
   // The data are numbers: that there are no samples is said instead.
   for (size_t at = 0;

@@ -8,6 +8,7 @@
 #include "test/unit/Train/BigramModel.h"
 #include "test/unit/Train/SmallRun.h"
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace nsa {
@@ -47,6 +48,12 @@ protected:
     while (std::getline(lines, line))
       text += line.substr(0, line.rfind(',')) + "\n";
     return text;
+  }
+  std::string logOf(const std::string &name) {
+    return dir.read("runs/" + name + "/train.log");
+  }
+  nlohmann::json metricsOf(const std::string &name) {
+    return nlohmann::json::parse(dir.read("runs/" + name + "/metrics.json"));
   }
   std::string tensors(const std::string &name, const std::string &step) {
     std::string folder = "runs/" + name + "/checkpoints/step-" + step + "/";

@@ -21,14 +21,10 @@ TEST_F(TrainerResumeTest, Resumed_IsBitwiseTheStraightRun) {
   ASSERT_TRUE(train(straight, named("a")).ok());
   TrainOptions options = named("b");
   options.stopAfter = 10;
-  Result<TrainEnd> end = train(first, options);
-  ASSERT_TRUE(end.ok());
-  EXPECT_EQ(*end, TrainEnd::Halted);
+  EXPECT_EQ(take(train(first, options)), TrainEnd::Halted);
   TrainOptions resume;
   resume.resume = dir / "runs/b";
-  end = train(second, resume);
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_EQ(take(train(second, resume)), TrainEnd::Finished);
   EXPECT_EQ(run, dir / "runs/b");
   EXPECT_EQ(losses("a"), losses("b"));
   EXPECT_EQ(dir.read("runs/a/val.csv"), dir.read("runs/b/val.csv"));
@@ -83,8 +79,7 @@ TEST_F(TrainerResumeTest, GoingBack_HoldsFromItsFirstMoment) {
     EXPECT_TRUE(fs::exists(
         dir / (std::string("runs/b/checkpoints/abandoned-step-000000") + step)))
         << step;
-  EXPECT_TRUE(
-      contains(dir.read("runs/b/train.log"), "later than that, set aside: "));
+  EXPECT_TRUE(contains(logOf("b"), "later than that, set aside: "));
 }
 
 // The folder two above a copied checkpoint was once taken for the run, and its
@@ -117,7 +112,7 @@ TEST_F(TrainerResumeTest, SecondProcessOfARun_IsRefused) {
   TrainOptions options = named("a");
   options.stopAfter = 5;
   ASSERT_TRUE(train(first, options).ok());
-  std::string before = dir.read("runs/a/train.log");
+  std::string before = logOf("a");
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   pid_t child = fork();
@@ -131,15 +126,14 @@ TEST_F(TrainerResumeTest, SecondProcessOfARun_IsRefused) {
   ASSERT_EQ(answer, 'y');
   TrainOptions resume;
   resume.resume = dir / "runs/a";
-  Result<TrainEnd> end = train(second, resume);
-  EXPECT_EQ(messageOf(end), "the run '" + (dir / "runs/a") +
-                                "' is in use by process " +
-                                std::to_string(child));
-  EXPECT_EQ(dir.read("runs/a/train.log"), before);
+  EXPECT_EQ(messageOf(train(second, resume)), "the run '" + (dir / "runs/a") +
+                                                  "' is in use by process " +
+                                                  std::to_string(child));
+  EXPECT_EQ(logOf("a"), before);
   // The lock goes with its process.
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  end = train(third, resume);
+  Result<TrainEnd> end = train(third, resume);
   EXPECT_TRUE(end.ok()) << end.message();
 }
 
@@ -149,24 +143,21 @@ TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
   options.resume = "auto";
   options.stopAfter = 7;
   ASSERT_TRUE(train(first, options).ok());
-  EXPECT_TRUE(
-      contains(dir.read("runs/a/train.log"), "resume auto: no checkpoint"));
+  EXPECT_TRUE(contains(logOf("a"), "resume auto: no checkpoint"));
   options.runName = "ignored";
   options.stopAfter = 0;
   ASSERT_TRUE(train(second, options).ok());
   EXPECT_EQ(run, dir / "runs/a");
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"), "at step 7"));
+  EXPECT_TRUE(contains(logOf("a"), "at step 7"));
   // Finished: nothing is left to resume, and that is said; by name it is an
   // error.
-  std::string log = dir.read("runs/a/train.log");
-  Result<TrainEnd> end = train(third, options);
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Finished);
-  EXPECT_EQ(dir.read("runs/a/train.log"), log);
+  std::string log = logOf("a");
+  EXPECT_EQ(take(train(third, options)), TrainEnd::Finished);
+  EXPECT_EQ(logOf("a"), log);
   EXPECT_TRUE(fs::exists(dir / "runs/a/metrics.json"));
   options.resume = dir / "runs/a";
-  end = train(third, options);
-  EXPECT_TRUE(failsWith(end, "is at step 20, train.steps is 20"));
+  EXPECT_TRUE(
+      failsWith(train(third, options), "is at step 20, train.steps is 20"));
   options.resume = "";
   options.restart = dir / "runs/a";
   EXPECT_TRUE(train(third, options).ok());
@@ -176,8 +167,7 @@ TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
 TEST_F(TrainerResumeTest, KilledAfterTheLastStep_IsFinished) {
   BigramModel first(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(first, named("a")).ok());
-  nlohmann::json before =
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  nlohmann::json before = metricsOf("a");
   std::string losses = this->losses("a"), val = dir.read("runs/a/val.csv");
   fs::remove(dir / "runs/a/metrics.json");
   TrainOptions resume;
@@ -188,7 +178,7 @@ TEST_F(TrainerResumeTest, KilledAfterTheLastStep_IsFinished) {
   EXPECT_EQ(run, dir / "runs/a");
   EXPECT_EQ(this->losses("a"), losses);
   EXPECT_EQ(dir.read("runs/a/val.csv"), val);
-  nlohmann::json after = nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  nlohmann::json after = metricsOf("a");
   for (const char *key : {"end", "step", "tokens", "train_loss", "val_loss",
                           "ngram_order1", "checkpoint"})
     EXPECT_EQ(after[key], before[key]) << key;

@@ -73,8 +73,7 @@ TEST_F(TrainerSaveTest, WeightNotFiniteAtTheEnd_IsNotSaved) {
   config.train.saveEvery = 0;
   BigramModel model(2, 8, 16);
   model.before[19 * perStep] = [&] { model.set("m.w", 7, NAN); };
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::NonFinite);
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::NonFinite);
   EXPECT_TRUE(contains(read("a/train.log"), "parameter 'w'[7] is nan"));
   EXPECT_FALSE(fs::exists(dir / "runs/a/checkpoints/latest"));
 }

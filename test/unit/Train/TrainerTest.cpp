@@ -23,8 +23,7 @@ TEST_F(TrainerTest, ShortRun_LearnsAndLeavesItsRecords) {
   Result<TrainEnd> end = train(model, named("a"));
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::Finished);
-  nlohmann::json metrics =
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  nlohmann::json metrics = metricsOf("a");
   double entropy = *data.manifest.fact("entropy");
   EXPECT_GT(metrics["val_loss"], entropy - 0.1);
   EXPECT_LT(metrics["val_loss"], entropy + 0.2);
@@ -36,7 +35,7 @@ TEST_F(TrainerTest, ShortRun_LearnsAndLeavesItsRecords) {
        {"env.json", "config.yaml", "config.json", "dtypes_report.txt",
         "train.log", "heartbeat_rank0.jsonl", "val.csv"})
     EXPECT_FALSE(dir.read(std::string("runs/a/") + name).empty()) << name;
-  std::string log = dir.read("runs/a/train.log");
+  std::string log = logOf("a");
   EXPECT_TRUE(contains(log, configHash(config)));
   EXPECT_LT(log.find(configHash(config)), log.find('\n'));
   EXPECT_TRUE(contains(log, "48 tokens per step"));
@@ -154,7 +153,7 @@ TEST_F(TrainerTest, StepWithoutTargets_UpdatesNothingAndIsSaid) {
   BigramModel model(1, 8, 16);
   model.addStarts();
   ASSERT_TRUE(train(model, named("a")).ok());
-  std::string log = dir.read("runs/a/train.log");
+  std::string log = logOf("a");
   size_t line = log.find(": no token of its sequences has a target, no update");
   ASSERT_NE(line, std::string::npos) << log;
   EXPECT_TRUE(
@@ -195,13 +194,12 @@ TEST_F(TrainerTest, NonFiniteGradients_StopTheRun) {
   ASSERT_TRUE(end.ok());
   EXPECT_EQ(*end, TrainEnd::NonFinite);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
-  std::string log = dir.read("runs/a/train.log");
+  std::string log = logOf("a");
   EXPECT_TRUE(
       contains(log, "first tensor that is not finite: grad.w[5] in pass 1"));
   EXPECT_TRUE(contains(log, "step-00000010"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
-  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
-            "nan_loss");
+  EXPECT_EQ(metricsOf("a")["end"], "nan_loss");
   for (float weight : model.weights())
     EXPECT_TRUE(std::isfinite(weight));
   // The last good checkpoint continues as if nothing had happened.
@@ -230,9 +228,7 @@ TEST_F(TrainerTest, NoGoodStep_HasNoLoss) {
   BigramModel model(2, 8, 16);
   model.poisonAt = 0;
   ASSERT_TRUE(train(model, named("a")).ok());
-  EXPECT_TRUE(
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"))["train_loss"]
-          .is_null());
+  EXPECT_TRUE(metricsOf("a")["train_loss"].is_null());
 }
 
 // What --check-finite found once ended the run as an error of the program.
@@ -243,10 +239,8 @@ TEST_F(TrainerTest, CommandWritesNaN_EndsTheRunAsNonFinite) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::NonFinite);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
-  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
-            "nan_loss");
-  EXPECT_TRUE(
-      contains(dir.read("runs/a/train.log"), "step 13: command 7 wrote nan"));
+  EXPECT_EQ(metricsOf("a")["end"], "nan_loss");
+  EXPECT_TRUE(contains(logOf("a"), "step 13: command 7 wrote nan"));
 }
 
 // fp16: gradients that do not fit at a scale of the loss are no reason to stop,
@@ -256,9 +250,8 @@ TEST_F(TrainerTest, Overflow_SkipsOneUpdateAndIsSaid) {
   model.addLossScale(1024);
   model.poisonAt = 3 * 4;
   model.poisonEnd = 3 * 6;
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::Finished);
-  std::string log = dir.read("runs/a/train.log");
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::Finished);
+  std::string log = logOf("a");
   EXPECT_TRUE(contains(log,
                        "step 5: gradients beyond fp16 at loss scale 1024, no "
                        "update; now 512"));
@@ -275,9 +268,7 @@ TEST_F(TrainerTest, Overflow_SkipsOneUpdateAndIsSaid) {
     }
   }
   EXPECT_EQ(overflows, (std::vector<int>{5, 6}));
-  EXPECT_EQ(
-      nlohmann::json::parse(dir.read("runs/a/metrics.json"))["skipped_updates"],
-      2);
+  EXPECT_EQ(metricsOf("a")["skipped_updates"], 2);
   EXPECT_FALSE(fs::exists(dir / "runs/a/.anomaly_type"));
 }
 
@@ -285,22 +276,19 @@ TEST_F(TrainerTest, NoScaleBelowOne_HidesNonFiniteGradients) {
   BigramModel model(2, 8, 16);
   model.addLossScale(4);
   model.poisonAt = 3 * 12;
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::NonFinite);
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::NonFinite);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   // 4, 2 and 1 are tried in steps 13 to 15.
-  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["step"],
-            15 - 1);
+  EXPECT_EQ(metricsOf("a")["step"], 15 - 1);
 }
 
 // Watchdogs read one word from .anomaly_type.
 TEST_F(TrainerTest, Anomalies_AreReportedAndTheRunGoesOn) {
   BigramModel zero(2, 8, 16), collapsed(2, 8, 16);
   zero.zeroGradients = true;
-  TrainEnd end = take(train(zero, named("zero")));
-  EXPECT_EQ(end, TrainEnd::Finished);
+  EXPECT_EQ(take(train(zero, named("zero"))), TrainEnd::Finished);
   EXPECT_EQ(dir.read("runs/zero/.anomaly_type"), "zero_grad\n");
-  EXPECT_TRUE(contains(dir.read("runs/zero/train.log"),
+  EXPECT_TRUE(contains(logOf("zero"),
                        "anomaly zero_grad at step 1: the gradient norm"));
   EXPECT_TRUE(
       contains(dir.read("runs/zero/heartbeat_rank0.jsonl"), "zero_grad"));
@@ -324,7 +312,7 @@ TEST_F(TrainerTest, StepThatHangs_IsReportedWhileItHangs) {
   std::thread reader([&] {
     for (int i = 0; i < 300 && !seen; ++i) {
       seen = fs::exists(dir / "runs/a/.anomaly_type") &&
-             dir.read("runs/a/train.log").find("anomaly") == std::string::npos;
+             logOf("a").find("anomaly") == std::string::npos;
       usleep(10000);
     }
   });
@@ -333,7 +321,7 @@ TEST_F(TrainerTest, StepThatHangs_IsReportedWhileItHangs) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_TRUE(seen);
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "heartbeat_stall\n");
-  EXPECT_TRUE(contains(dir.read("runs/a/train.log"),
+  EXPECT_TRUE(contains(logOf("a"),
                        "anomaly heartbeat_stall at step 5: a step took more "
                        "than 0.1 seconds"));
 }
@@ -380,8 +368,8 @@ TEST_F(TrainerTest, MissingData_IsAnError) {
   fs::remove(dir / "data/val_000000.bin");
   EXPECT_FALSE(Dataset::open(dir / "data").ok());
   BigramModel narrow(2, 8, 8);
-  end = train(narrow, named("b"));
-  EXPECT_TRUE(failsWith(end, "vocabulary of 16 tokens, the model one of 8"));
+  EXPECT_TRUE(failsWith(train(narrow, named("b")),
+                        "vocabulary of 16 tokens, the model one of 8"));
 }
 
 TEST_F(TrainerTest, HaltFiles_StopTheRun) {
@@ -397,8 +385,7 @@ TEST_F(TrainerTest, HaltFiles_StopTheRun) {
     dir.write("runs/a/.HALT", "");
     _exit(0);
   }
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::Halted);
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::Halted);
   EXPECT_FALSE(fs::exists(dir / "runs/a/.HALT"));
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
 }
@@ -421,8 +408,7 @@ TEST_F(TrainerTest, Signals_StopAndDump) {
     kill(parent, SIGTERM);
     _exit(0);
   }
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::Interrupted);
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::Interrupted);
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
   bool dumped = false;
   for (const fs::directory_entry &entry :
@@ -446,8 +432,7 @@ TEST_F(TrainerTest, SignalsBeforeTheRun_Count) {
   raise(SIGPIPE);
   raise(SIGUSR1);
   raise(SIGHUP);
-  TrainEnd end = take(train(model, named("a")));
-  EXPECT_EQ(end, TrainEnd::Interrupted);
+  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::Interrupted);
   EXPECT_TRUE(fs::exists(dir / "runs/a/state_dump_1.json"));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000001\n");
 }
