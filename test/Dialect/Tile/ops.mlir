@@ -1,59 +1,38 @@
-// RUN: nsa-opt %s | nsa-opt | FileCheck %s
-// RUN: nsa-opt %s --mlir-print-op-generic | nsa-opt | FileCheck %s
+// RUN: nsa-opt %s --verify-roundtrip
 
-// CHECK-LABEL: tile.kernel private @double(%{{.*}}: memref<128xf32>, %{{.*}}: memref<128xf32>)
-// CHECK-SAME: attributes {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32}
 tile.kernel private @double(%x: memref<128xf32>, %y: memref<128xf32>)
     attributes {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32} {
-  // CHECK: tile.program_id 0 : i32
   %p = tile.program_id 0 : i32
   %c64 = arith.constant 64 : i32
   %start = arith.muli %p, %c64 : i32
-  // CHECK: tile.range %{{.*}} : !tile.tile<1x64xi32>
   %i = tile.range %start : !tile.tile<1x64xi32>
-  // CHECK: tile.load %{{.*}}[%{{.*}}] : memref<128xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
   %v = tile.load %x[%i] : memref<128xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
-  // CHECK: tile.map (%{{.*}} : !tile.tile<1x64xf32>) -> !tile.tile<1x64xf32> {
-  // CHECK-NEXT: ^bb0(%[[E:.*]]: f32):
-  // CHECK: tile.yield %{{.*}} : f32
   %w = tile.map (%v : !tile.tile<1x64xf32>) -> !tile.tile<1x64xf32> {
   ^bb0(%e: f32):
     %s = arith.addf %e, %e : f32
     tile.yield %s : f32
   }
-  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}] : !tile.tile<1x64xf32>, memref<128xf32>, (!tile.tile<1x64xi32>)
   tile.store %w, %y[%i] : !tile.tile<1x64xf32>, memref<128xf32>, (!tile.tile<1x64xi32>)
-  // CHECK: tile.return
   tile.return
 }
 
-// CHECK-LABEL: func.func @launch
 func.func @launch(%x: tensor<128xf32>) -> tensor<128xf32> {
-  // CHECK: tile.launch @double(%{{.*}}) : (tensor<128xf32>) -> tensor<128xf32>
   %y = tile.launch @double(%x) : (tensor<128xf32>) -> tensor<128xf32>
   return %y : tensor<128xf32>
 }
 
-// CHECK-LABEL: tile.kernel private @compute
 tile.kernel private @compute(%q: memref<1x256x4x16xbf16>, %loss: memref<f32>)
     attributes {grid = array<i32: 4, 4, 1>, num_outputs = 1 : i32} {
   %h = tile.program_id 1 : i32
   %zero = arith.constant 0 : i32
   %f0 = arith.constant 0.0 : f32
   %rows = tile.range %zero : !tile.tile<64x1xi32>
-  // CHECK: tile.range %{{.*}} {step = 2 : i32} : !tile.tile<1x16xi32>
   %cols = tile.range %zero {step = 2 : i32} : !tile.tile<1x16xi32>
-  // CHECK: memref<1x256x4x16xbf16>, (i32, !tile.tile<64x1xi32>, i32, !tile.tile<1x16xi32>) -> !tile.tile<64x16xbf16>
   %a = tile.load %q[%zero, %rows, %h, %cols] : memref<1x256x4x16xbf16>, (i32, !tile.tile<64x1xi32>, i32, !tile.tile<1x16xi32>) -> !tile.tile<64x16xbf16>
-  // CHECK: tile.splat %{{.*}} : !tile.tile<64x64xf32>
   %acc = tile.splat %f0 : !tile.tile<64x64xf32>
-  // CHECK: tile.dot %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : !tile.tile<64x16xbf16>, !tile.tile<64x16xbf16>, !tile.tile<64x64xf32>
   %s = tile.dot %a, %a, %acc {transpose_b} : !tile.tile<64x16xbf16>, !tile.tile<64x16xbf16>, !tile.tile<64x64xf32>
-  // CHECK: tile.transpose %{{.*}} : !tile.tile<64x64xf32> -> !tile.tile<64x64xf32>
   %t = tile.transpose %s : !tile.tile<64x64xf32> -> !tile.tile<64x64xf32>
-  // CHECK: tile.reduce max %{{.*}} {axis = 1 : i32} : !tile.tile<64x64xf32> -> !tile.tile<64x1xf32>
   %m = tile.reduce max %t {axis = 1 : i32} : !tile.tile<64x64xf32> -> !tile.tile<64x1xf32>
-  // CHECK: tile.map (%{{.*}}, %{{.*}} : !tile.tile<64x64xf32>, !tile.tile<64x1xf32>) -> !tile.tile<64x64xf32>, !tile.tile<64x64xi1>
   %p, %mask = tile.map (%t, %m : !tile.tile<64x64xf32>, !tile.tile<64x1xf32>) -> !tile.tile<64x64xf32>, !tile.tile<64x64xi1> {
   ^bb0(%x: f32, %max: f32):
     %d = arith.subf %x, %max : f32
@@ -61,81 +40,60 @@ tile.kernel private @compute(%q: memref<1x256x4x16xbf16>, %loss: memref<f32>)
     %c = arith.cmpf olt, %d, %f0 : f32
     tile.yield %e, %c : f32, i1
   }
-  // CHECK: tile.any %{{.*}} : !tile.tile<64x64xi1>
   %some = tile.any %mask : !tile.tile<64x64xi1>
   %column = tile.splat %some : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
-  // CHECK: tile.any %{{.*}} warp_uniform : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
   %own = tile.any %column warp_uniform : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
   %none = arith.constant -1 : i32
   %minus = arith.constant -1.0 : f32
   %v0 = tile.splat %minus : !tile.tile<64x4xf32>
   %i0 = tile.splat %none : !tile.tile<64x4xi32>
-  // CHECK: tile.top_n %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : !tile.tile<64x64xf32>, !tile.tile<64x4xf32>, !tile.tile<64x4xi32>
   %v, %i = tile.top_n %p, %zero, %v0, %i0 : !tile.tile<64x64xf32>, !tile.tile<64x4xf32>, !tile.tile<64x4xi32>
-  // CHECK: tile.sort %{{.*}} : !tile.tile<64x4xi32>
   %sorted = tile.sort %i : !tile.tile<64x4xi32>
-  // CHECK: tile.load %{{.*}}[] : memref<f32>, () -> f32
   %old = tile.load %loss[] : memref<f32>, () -> f32
-  // CHECK: tile.store %{{.*}}, %{{.*}}[] : f32, memref<f32>, ()
   tile.store %old, %loss[] : f32, memref<f32>, ()
   tile.return
 }
 
 // A dimension of size 0 is legal: every element reads as zero.
-// CHECK-LABEL: tile.kernel private @empty
 tile.kernel private @empty(%k: memref<1x0x2x16xf32>, %o: memref<16xf32>)
     attributes {grid = array<i32: 0, 1, 1>, num_outputs = 1 : i32} {
   %zero = arith.constant 0 : i32
-  // CHECK: tile.range %{{.*}} : !tile.tile<16xi32>
   %i = tile.range %zero : !tile.tile<16xi32>
   %v = tile.load %k[%zero, %zero, %zero, %i] : memref<1x0x2x16xf32>, (i32, i32, i32, !tile.tile<16xi32>) -> !tile.tile<16xf32>
   tile.store %v, %o[%i] : !tile.tile<16xf32>, memref<16xf32>, (!tile.tile<16xi32>)
   tile.return
 }
 
-// CHECK-LABEL: tile.kernel private @view
 tile.kernel private @view(%x: memref<2x3x4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
-  // CHECK: tile.view %{{.*}} : memref<2x3x4xf32> -> memref<24xf32>
   %flat = tile.view %x : memref<2x3x4xf32> -> memref<24xf32>
   tile.return
 }
 
 // Columns of a wider matrix: rows of 32 elements, 96 apart.
-// CHECK-LABEL: tile.kernel private @columns
 tile.kernel private @columns(%x: memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
-  // CHECK: tile.view %{{.*}} : memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
   %rows = tile.view %x : memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
   tile.return
 }
 
-// CHECK-LABEL: tile.kernel private @layouts
 tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %zero = arith.constant 0 : i32
   %f0 = arith.constant 0.0 : f32
-  // CHECK: tile.range %{{.*}} : !tile.tile<48x1xi32, #tile.rematerialized>
   %rows = tile.range %zero : !tile.tile<48x1xi32, #tile.rematerialized>
   %cols = tile.range %zero : !tile.tile<1x32xi32, #tile.rematerialized>
-  // CHECK: -> !tile.tile<48x32xbf16, #tile.shared>
   %a = tile.load %q[%rows, %cols] : memref<48x32xbf16>, (!tile.tile<48x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>) -> !tile.tile<48x32xbf16, #tile.shared>
-  // CHECK: tile.convert %{{.*}} : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.mma<warps = 3>>
   %f = tile.convert %a : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.mma<warps = 3>>
   %acc = tile.splat %f0 : !tile.tile<48x48xf32, #tile.mma<warps = 3>>
-  // CHECK: tile.dot %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : !tile.tile<48x32xbf16, #tile.mma<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.mma<warps = 3>>
   %s = tile.dot %f, %a, %acc {transpose_b} : !tile.tile<48x32xbf16, #tile.mma<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.mma<warps = 3>>
-  // CHECK: tile.reduce add %{{.*}} {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
   %m = tile.reduce add %s {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
-  // CHECK: tile.map (%{{.*}}, %{{.*}} : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, !tile.tile<48x1xi32, #tile.rematerialized>) -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
   %p = tile.map (%m, %rows : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, !tile.tile<48x1xi32, #tile.rematerialized>) -> !tile.tile<48x1xf32, #tile.mma<warps = 3>> {
   ^bb0(%x: f32, %row: i32):
     %y = arith.sitofp %row : i32 to f32
     %z = arith.mulf %x, %y : f32
     tile.yield %z : f32
   }
-  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32>
   %none = tile.convert %p : !tile.tile<48x1xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32>
-  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.rematerialized>, i32)
   tile.store %p, %o[%rows, %zero] : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.rematerialized>, i32)
   tile.return
 }
