@@ -2,6 +2,7 @@
 
 #include "test/unit/Emulator/Emulator.h"
 #include "lib/Support/Float16.h"
+#include "test/unit/Expect.h"
 
 #include <bit>
 #include <cmath>
@@ -95,13 +96,12 @@ const std::string barrier = "  nvvm.barrier\n";
 //===----------------------------------------------------------------------===//
 
 TEST_F(EmulatorTest, Threads_ShareThroughSharedMemory) {
-  Status status =
-      run(word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") +
-              barrier + "  %other = llvm.xor %tid, %c32 : i32\n" +
-              word("%theirs", "%shared", "%other") +
-              load("%value", "%theirs", "3") + give("%value"),
-          64);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(word("%mine", "%shared", "%tid") +
+                               store("%tid", "%mine", "3") + barrier +
+                               "  %other = llvm.xor %tid, %c32 : i32\n" +
+                               word("%theirs", "%shared", "%other") +
+                               load("%value", "%theirs", "3") + give("%value"),
+                           64)));
   for (unsigned i = 0; i < 64; ++i)
     EXPECT_EQ(out[i], i ^ 32);
 }
@@ -166,11 +166,11 @@ TEST_F(EmulatorTest, ReadOfAnUnwrittenOutput_IsFound) {
 
 TEST_F(EmulatorTest, UndefinedOperand_MayBeIrrelevant) {
   // As loads do whose lane is masked: select(valid, load, 0).
-  Status status = run(word("%p", "%shared", "%tid") + load("%v", "%p", "3") +
-                      "  %no = llvm.icmp \"slt\" %tid, %c0 : i32\n"
-                      "  %x = llvm.select %no, %v, %c3 : i1, i32\n" +
-                      give("%x"));
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(
+      succeeds(run(word("%p", "%shared", "%tid") + load("%v", "%p", "3") +
+                   "  %no = llvm.icmp \"slt\" %tid, %c0 : i32\n"
+                   "  %x = llvm.select %no, %v, %c3 : i1, i32\n" +
+                   give("%x"))));
   EXPECT_EQ(out[5], 3u);
 }
 
@@ -191,8 +191,7 @@ TEST_F(EmulatorTest, ProductsAndSums_AreRoundedOnceWhereTheyMayBe) {
   for (const auto &[ofProduct, own, expected] :
        {std::tuple(may, may, 0x1p-24f), std::tuple(may, std::string(), 0.0f),
         std::tuple(std::string(), may, 0.0f)}) {
-    Status status = run(difference(ofProduct, own));
-    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(succeeds(run(difference(ofProduct, own))));
     EXPECT_EQ(std::bit_cast<float>(out[5]), expected);
   }
 }
@@ -298,19 +297,19 @@ TEST_F(EmulatorTest, LanesAtDifferentCollectives_AreFound) {
 
 TEST_F(EmulatorTest, LanesThatDiverged_MeetAtACollective) {
   // Lanes add 1 for each bit that their number has before they vote.
-  Status status = run("  llvm.br ^bb1(%tid, %c0 : i32, i32)\n"
-                      "^bb1(%rest: i32, %sum: i32):\n"
-                      "  %more = llvm.icmp \"ne\" %rest, %c0 : i32\n"
-                      "  llvm.cond_br %more, ^bb2, ^bb3\n^bb2:\n"
-                      "  %bit = llvm.and %rest, %c1 : i32\n"
-                      "  %next = llvm.add %sum, %bit : i32\n"
-                      "  %half = llvm.lshr %rest, %c1 : i32\n"
-                      "  llvm.br ^bb1(%half, %next : i32, i32)\n^bb3:\n"
-                      "  %odd = llvm.and %sum, %c1 : i32\n"
-                      "  %isOdd = llvm.icmp \"ne\" %odd, %c0 : i32\n"
-                      "  %votes = nvvm.vote.sync ballot %all, %isOdd -> i32\n" +
-                      give("%votes"));
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(
+      succeeds(run("  llvm.br ^bb1(%tid, %c0 : i32, i32)\n"
+                   "^bb1(%rest: i32, %sum: i32):\n"
+                   "  %more = llvm.icmp \"ne\" %rest, %c0 : i32\n"
+                   "  llvm.cond_br %more, ^bb2, ^bb3\n^bb2:\n"
+                   "  %bit = llvm.and %rest, %c1 : i32\n"
+                   "  %next = llvm.add %sum, %bit : i32\n"
+                   "  %half = llvm.lshr %rest, %c1 : i32\n"
+                   "  llvm.br ^bb1(%half, %next : i32, i32)\n^bb3:\n"
+                   "  %odd = llvm.and %sum, %c1 : i32\n"
+                   "  %isOdd = llvm.icmp \"ne\" %odd, %c0 : i32\n"
+                   "  %votes = nvvm.vote.sync ballot %all, %isOdd -> i32\n" +
+                   give("%votes"))));
   EXPECT_EQ(out[7], 0x96696996u);
 }
 
@@ -345,19 +344,17 @@ TEST_F(EmulatorTest, NamedBarriers_CountThreads) {
       word("%q", "%shared", "%tid") + store("%tid", "%q", "3") +
       "  llvm.inline_asm has_side_effects \"bar.arrive $0, $1;\", \"r,r\" %c1, "
       "%c64 : (i32, i32) -> ()\n  llvm.br ^bb4\n^bb4:\n";
-  Status status = run(body, 96);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(body, 96)));
   EXPECT_EQ(out[5], 37u);
 }
 
 TEST_F(EmulatorTest, Barriers_Reduce) {
-  Status status =
-      run("  %low = llvm.icmp \"slt\" %tid, %c8 : i32\n"
-          "  %one = llvm.zext %low : i1 to i32\n"
-          "  %n = nvvm.barrier #nvvm.reduction<popc> %one -> i32\n" +
-              give("%n"),
-          64);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(
+      succeeds(run("  %low = llvm.icmp \"slt\" %tid, %c8 : i32\n"
+                   "  %one = llvm.zext %low : i1 to i32\n"
+                   "  %n = nvvm.barrier #nvvm.reduction<popc> %one -> i32\n" +
+                       give("%n"),
+                   64)));
   EXPECT_EQ(out[40], 8u);
 }
 
@@ -378,8 +375,7 @@ TEST_F(EmulatorTest, Copies_ArriveAtTheWait) {
   std::iota(in.begin(), in.end(), 100);
   std::string types = " : !llvm.ptr<3>, !llvm.ptr<1>";
   std::string wait = "  nvvm.cp.async.wait.group 0\n";
-  Status status = run(copy(types, wait));
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(copy(types, wait))));
   EXPECT_EQ(out[3], 112u);
   expectFailure(run(copy(types, "")), "a copy to here has not been waited for",
                 "llvm.store");
@@ -391,15 +387,14 @@ TEST_F(EmulatorTest, Copies_FillWithZeros) {
   in.assign(128, 7);
   // Thread 31 copies nothing: what it points at need not exist.
   in.resize(124);
-  Status status = run(
+  ASSERT_TRUE(succeeds(run(
       "  %last = llvm.icmp \"eq\" %tid, %c31 : i32\n"
       "  %size = llvm.select %last, %c0, %c8 : i1, i32\n" +
       copy(", %size : !llvm.ptr<3>, !llvm.ptr<1>, i32",
            "  nvvm.cp.async.wait.group 0\n") +
       "  %third = llvm.add %w, %c2 : i32\n" + word("%r", "%shared", "%third") +
       load("%z", "%r", "3") + "  %next = llvm.add %tid, %c32 : i32\n" +
-      word("%second", "%out", "%next") + store("%z", "%second"));
-  ASSERT_TRUE(status.ok()) << status.message();
+      word("%second", "%out", "%next") + store("%z", "%second"))));
   EXPECT_EQ(out[30], 7u);
   EXPECT_EQ(out[31], 0u);
   EXPECT_EQ(out[32 + 30], 0u);
@@ -475,8 +470,7 @@ TEST_F(EmulatorTest, Matrices_Multiply) {
             " = llvm.add %base, %c" + n + " : i32\n" +
             word("%y" + n, "%out", "%x" + n) + store("%w" + n, "%y" + n);
   }
-  Status status = run(body);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(body)));
   for (unsigned lane = 0; lane < 32; ++lane)
     for (unsigned r = 0; r < 4; ++r) {
       unsigned i = lane / 4 + r / 2 * 8, j = lane % 4 * 2 + r % 2;

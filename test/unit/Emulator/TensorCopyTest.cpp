@@ -2,6 +2,7 @@
 
 #include "lib/Support/Float16.h"
 #include "test/unit/Emulator/RingTest.h"
+#include "test/unit/Expect.h"
 
 #include <cstring>
 
@@ -43,8 +44,7 @@ TEST_F(TensorCopyTest, PipelineOfTwoStages_GivesAllTiles) {
       tiles = {swizzle};
       in.clear();
       ring.producerFirst = first;
-      Status status = run(ring);
-      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(succeeds(run(ring)));
       ASSERT_NO_FATAL_FAILURE(expectTiles());
     }
 }
@@ -53,8 +53,7 @@ TEST_F(TensorCopyTest, WaitAsAnOperation_IsUnderstood) {
   Ring ring;
   ring.full = "  nvvm.mbarrier.try_wait.parity %full, %phase, %c1 : "
               "!llvm.ptr<3>, i32, i32\n";
-  Status status = run(ring);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(ring)));
   expectTiles();
 }
 
@@ -85,8 +84,7 @@ TEST_F(TensorCopyTest, OneLane_ArrivesForItsWarp) {
   ring.made = make("%full0", "%c1") + make("%full1", "%c1") +
               make("%empty0", "%c2") + make("%empty1", "%c2");
   ring.released = releaseByOne(syncWarp);
-  Status status = run(ring);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(ring)));
   expectTiles();
   ring.released = releaseByOne("");
   expectFailure(run(ring),
@@ -103,8 +101,7 @@ TEST_F(TensorCopyTest, OneLane_WaitsForItsWarp) {
   Ring ring;
   ring.producerFirst = true;
   ring.full = waitOfOne(syncWarp);
-  Status status = run(ring);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(ring)));
   expectTiles();
   ring.full = waitOfOne("");
   expectFailure(run(ring), "a copy to here has not been waited for");
@@ -113,8 +110,7 @@ TEST_F(TensorCopyTest, OneLane_WaitsForItsWarp) {
 TEST_F(TensorCopyTest, Bytes_MayBeExpectedBehindTheCopy) {
   Ring ring;
   ring.copied += std::exchange(ring.expected, "");
-  Status status = run(ring);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(ring)));
   expectTiles();
 }
 
@@ -155,13 +151,12 @@ TEST_F(TensorCopyTest, Dots_ReadCopies) {
   in = tiles.tensor();
   for (size_t k = 0; k < in.size(); ++k)
     in[k] = floatToBF16(float(k % 37));
-  Status status =
+  ASSERT_TRUE(succeeds(
       run(copyOnce(behindCopy) + wait("%full0", "%c0") + product() +
               "  %own = llvm.getelementptr %out[%tid] : (!llvm.ptr<1>, i32) -> "
               "!llvm.ptr<1>, f32\n  llvm.store %w1, %own : f32, "
               "!llvm.ptr<1>\n",
-          128);
-  ASSERT_TRUE(status.ok()) << status.message();
+          128)));
   for (unsigned thread = 0; thread < 128; ++thread) {
     // Row n of a tile is row n % 2 of plane n / 2.
     unsigned n = thread % 4 * 2 + 1;

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Float16.h"
 #include "test/unit/Emulator/Emulator.h"
+#include "test/unit/Expect.h"
 
 #include <gtest/gtest.h>
 
@@ -226,8 +227,7 @@ TEST_F(WarpgroupTest, AllSwizzles_AreMultiplied) {
           b = {kColumns, bAcross ? 32 : bBytes / 2, bBytes, bAcross, 8192};
           if (bAcross && bBytes > 32)
             continue; // 16 columns are a swizzle atom column of 32 bytes.
-          Status status = run(a, b, false, step);
-          ASSERT_TRUE(status.ok()) << status.message();
+          ASSERT_TRUE(succeeds(run(a, b, false, step)));
           SCOPED_TRACE(testing::Message()
                        << aBytes << aAcross << bBytes << bAcross);
           ASSERT_NO_FATAL_FAILURE(expectProduct(a, b, step));
@@ -235,8 +235,7 @@ TEST_F(WarpgroupTest, AllSwizzles_AreMultiplied) {
 }
 
 TEST_F(WarpgroupTest, MatricesInRegisters_AreMultiplied) {
-  Status status = run(a, b, true, 2);
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds(run(a, b, true, 2)));
   expectProduct(a, b, 2);
 }
 
@@ -297,8 +296,7 @@ TEST_F(WarpgroupTest, WaitWithManyValues_KeepsThem) {
   Result<std::unique_ptr<Emulator>> emulator = Emulator::parse(text);
   ASSERT_TRUE(bool(emulator)) << emulator.takeError().message;
   out.assign(128, 0);
-  Status status = (*emulator)->launch(
-      "k", {}, {{reinterpret_cast<char *>(out.data()), 512, true}});
-  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(succeeds((*emulator)->launch(
+      "k", {}, {{reinterpret_cast<char *>(out.data()), 512, true}})));
   EXPECT_EQ(out, std::vector<float>(128, 3));
 }
