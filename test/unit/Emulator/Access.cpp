@@ -444,29 +444,6 @@ void loadMatrix(Warp &warp, const Instruction &i, LaneMask mask) {
   }
 }
 
-void storeMatrix(Warp &warp, const Instruction &i, LaneMask) {
-  unsigned count = i.count;
-  LaneMask used = count == 4 ? kAllLanes : (LaneMask(1) << 8 * count) - 1;
-  if (!requireDefined(warp, i, used, i.all[0], "the address of a row"))
-    return;
-  const uint64_t *address = warp.wide(i.all[0]);
-  for (unsigned row = 0; row < 8 * count; ++row) {
-    Place place = matrixRow(warp, i, row, address[row], true);
-    if (!place.data)
-      return;
-    unsigned m = row / 8, r = row % 8;
-    bool transposed = i.immediate != 0, poison = false;
-    for (unsigned c = 0; c < 8; ++c) {
-      unsigned lane = transposed ? c * 4 + r / 2 : r * 4 + c / 2;
-      unsigned shift = (transposed ? r : c) % 2 * 16;
-      auto value = uint16_t(warp.narrow(i.all[1 + m])[lane] >> shift);
-      poison |= warp.undefined(i.all[1 + m]) >> lane & 1;
-      std::memcpy(place.data + 2 * c, &value, 2);
-    }
-    Access(warp, i, row).markWritten(place, 16, poison ? kPoison : 0);
-  }
-}
-
 } // namespace
 
 Handler nsa::emulator::getLoad(bool shared, unsigned bytes) {
@@ -479,7 +456,6 @@ Handler nsa::emulator::getCopyAsync() { return copyAsync; }
 Handler nsa::emulator::getCommitGroup() { return commitGroup; }
 Handler nsa::emulator::getWaitGroup() { return waitGroup; }
 Handler nsa::emulator::getLoadMatrix() { return loadMatrix; }
-Handler nsa::emulator::getStoreMatrix() { return storeMatrix; }
 
 //===----------------------------------------------------------------------===//
 // Bad reads

@@ -505,9 +505,3 @@ Handler nsa::emulator::getPackHalves() { return packHalves; }
 Handler nsa::emulator::getTakeHalf() { return takeHalf; }
 Handler nsa::emulator::getPackWords() { return packWords; }
 Handler nsa::emulator::getTakeWord() { return takeWord; }
-
-Handler nsa::emulator::getPackBF16() {
-  return binary<U, float, [](float a, float b) -> U {
-    return toBF16(a) << 16 | toBF16(b);
-  }>;
-}

@@ -63,8 +63,6 @@ Handler getTakeHalf();
 /// Two words to a wide register and back; `immediate` 0 or 32 picks.
 Handler getPackWords();
 Handler getTakeWord();
-/// bf16x2 from a, the high half, and b.
-Handler getPackBF16();
 
 } // namespace nsa::emulator
 

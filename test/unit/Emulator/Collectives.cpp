@@ -71,44 +71,7 @@ void vote(Warp &warp, const Instruction &i, LaneMask mask) {
   case Ballot:
     value = yes;
     break;
-  case Uniform:
-    value = yes == 0 || yes == mask;
-    break;
   }
-  LaneMask bad = warp.undefined(i.b) & mask;
-  uint32_t *result = warp.narrow(i.result), origin = warp.origin(i.b);
-  forLanes(mask, [&](unsigned lane) { result[lane] = value; });
-  warp.define(i.result, mask, bad ? mask : 0, origin);
-}
-
-uint32_t combine(int64_t kind, uint32_t a, uint32_t b) {
-  switch (kind) {
-  case ReduxAdd:
-    return a + b;
-  case ReduxMax:
-    return uint32_t(std::max(int32_t(a), int32_t(b)));
-  case ReduxMin:
-    return uint32_t(std::min(int32_t(a), int32_t(b)));
-  case ReduxUmax:
-    return std::max(a, b);
-  case ReduxUmin:
-    return std::min(a, b);
-  case ReduxAnd:
-    return a & b;
-  case ReduxOr:
-    return a | b;
-  default:
-    return a ^ b;
-  }
-}
-
-void redux(Warp &warp, const Instruction &i, LaneMask mask) {
-  const uint32_t *in = warp.narrow(i.b);
-  auto first = unsigned(std::countr_zero(mask));
-  uint32_t value = in[first];
-  forLanes(mask & (mask - 1), [&](unsigned lane) {
-    value = combine(i.immediate, value, in[lane]);
-  });
   LaneMask bad = warp.undefined(i.b) & mask;
   uint32_t *result = warp.narrow(i.result), origin = warp.origin(i.b);
   forLanes(mask, [&](unsigned lane) { result[lane] = value; });
@@ -210,7 +173,6 @@ uint32_t along(Dim3 numbers, int64_t axis) {
 
 Handler nsa::emulator::getShuffle() { return shuffle; }
 Handler nsa::emulator::getVote() { return vote; }
-Handler nsa::emulator::getRedux() { return redux; }
 Handler nsa::emulator::getWarpSync() { return warpSync; }
 Handler nsa::emulator::getMultiply() { return multiply; }
 
@@ -226,27 +188,6 @@ Handler nsa::emulator::getBlockId() {
   return [](Warp &warp, const Instruction &i, LaneMask mask) {
     fill(warp, i, mask,
          [&](unsigned) { return along(warp.block.index, i.immediate); });
-  };
-}
-
-Handler nsa::emulator::getGridSize() {
-  return [](Warp &warp, const Instruction &i, LaneMask mask) {
-    fill(warp, i, mask,
-         [&](unsigned) { return along(warp.block.grid, i.immediate); });
-  };
-}
-
-Handler nsa::emulator::getBlockSize() {
-  return [](Warp &warp, const Instruction &i, LaneMask mask) {
-    fill(warp, i, mask, [&](unsigned) {
-      return i.immediate == 0 ? warp.block.code.threads : 1;
-    });
-  };
-}
-
-Handler nsa::emulator::getLaneId() {
-  return [](Warp &warp, const Instruction &i, LaneMask mask) {
-    fill(warp, i, mask, [](unsigned lane) { return lane; });
   };
 }
 

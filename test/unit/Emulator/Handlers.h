@@ -25,26 +25,12 @@ Handler getWaitGroup();
 enum ShuffleKind : int64_t { Butterfly, Up, Down, Index };
 Handler getShuffle();
 /// b: predicate. `immediate` is the kind.
-enum VoteKind : int64_t { Any, All, Ballot, Uniform };
+enum VoteKind : int64_t { Any, All, Ballot };
 Handler getVote();
-/// b: value.
-enum ReduxKind : int64_t {
-  ReduxAdd,
-  ReduxMax,
-  ReduxMin,
-  ReduxUmax,
-  ReduxUmin,
-  ReduxAnd,
-  ReduxOr,
-  ReduxXor
-};
-Handler getRedux();
 Handler getWarpSync();
 
 /// all: `count` results, the address. `immediate`: transposed.
 Handler getLoadMatrix();
-/// all: the address, `count` values.
-Handler getStoreMatrix();
 /// all: 4 results, A, B, C. `immediate` is K, 8 or 16; `bytes` 1 for bf16, 0
 /// for f16.
 Handler getMultiply();
@@ -88,10 +74,6 @@ Handler getCopyTensor();
 /// `immediate` 0 to 2: along x, y, z.
 Handler getThreadId();
 Handler getBlockId();
-Handler getGridSize();
-/// Of which only x is not 1.
-Handler getBlockSize();
-Handler getLaneId();
 /// The result is undefined.
 Handler getUndefined();
 

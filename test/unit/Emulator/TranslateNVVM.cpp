@@ -26,12 +26,6 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
         Barrier::Counted | Barrier::Arrive;
     return success();
   }
-  if (asmText.starts_with("cvt.rn.bf16x2.f32 ") && operands.size() == 2 &&
-      op->getResult(0).getType().isInteger(32)) {
-    uint32_t high = reg(operands[0]), low = reg(operands[1]);
-    emit(getPackBF16(), define(op->getResult(0)), {high, low});
-    return success();
-  }
   // What nvvm.mbarrier.try_wait.parity becomes.
   if (asmText.contains("LAB_WAIT: \n\tmbarrier.try_wait.parity.shared.b64 P1, "
                        "[$0], $1, $2; ") &&
@@ -181,29 +175,6 @@ LogicalResult Translator::translateMultiply(NVVM::MmaOp multiply) {
   return success();
 }
 
-static FailureOr<ReduxKind> kindOf(NVVM::ReduxKind kind) {
-  switch (kind) {
-  case NVVM::ReduxKind::ADD:
-    return ReduxAdd;
-  case NVVM::ReduxKind::AND:
-    return ReduxAnd;
-  case NVVM::ReduxKind::MAX:
-    return ReduxMax;
-  case NVVM::ReduxKind::MIN:
-    return ReduxMin;
-  case NVVM::ReduxKind::OR:
-    return ReduxOr;
-  case NVVM::ReduxKind::UMAX:
-    return ReduxUmax;
-  case NVVM::ReduxKind::UMIN:
-    return ReduxUmin;
-  case NVVM::ReduxKind::XOR:
-    return ReduxXor;
-  default:
-    return failure();
-  }
-}
-
 static ShuffleKind kindOf(NVVM::ShflKind kind) {
   switch (kind) {
   case NVVM::ShflKind::bfly:
@@ -218,7 +189,7 @@ static ShuffleKind kindOf(NVVM::ShflKind kind) {
   llvm_unreachable("unknown shuffle");
 }
 
-static VoteKind kindOf(NVVM::VoteSyncKind kind) {
+static std::optional<VoteKind> kindOf(NVVM::VoteSyncKind kind) {
   switch (kind) {
   case NVVM::VoteSyncKind::any:
     return Any;
@@ -227,7 +198,7 @@ static VoteKind kindOf(NVVM::VoteSyncKind kind) {
   case NVVM::VoteSyncKind::ballot:
     return Ballot;
   case NVVM::VoteSyncKind::uni:
-    return Uniform;
+    return std::nullopt;
   }
   llvm_unreachable("unknown vote");
 }
@@ -253,11 +224,6 @@ LogicalResult Translator::translateNVVM() {
       .Case([&](NVVM::BlockIdXOp) { return number(getBlockId(), 0); })
       .Case([&](NVVM::BlockIdYOp) { return number(getBlockId(), 1); })
       .Case([&](NVVM::BlockIdZOp) { return number(getBlockId(), 2); })
-      .Case([&](NVVM::GridDimXOp) { return number(getGridSize(), 0); })
-      .Case([&](NVVM::GridDimYOp) { return number(getGridSize(), 1); })
-      .Case([&](NVVM::GridDimZOp) { return number(getGridSize(), 2); })
-      .Case([&](NVVM::BlockDimXOp) { return number(getBlockSize(), 0); })
-      .Case([&](NVVM::LaneIdOp) { return number(getLaneId(), 0); })
       .Case([&](NVVM::BarrierOp barrier) {
         translateBarrier(barrier);
         return success();
@@ -292,18 +258,12 @@ LogicalResult Translator::translateNVVM() {
             .immediate = kindOf(shuffle.getKind());
         return success();
       })
-      .Case([&](NVVM::VoteSyncOp vote) {
+      .Case([&](NVVM::VoteSyncOp vote) -> LogicalResult {
+        std::optional<VoteKind> kind = kindOf(vote.getKind());
+        if (!kind)
+          return unknown(" of this kind");
         emit(getVote(), define(vote),
              {reg(vote.getMask()), reg(vote.getPred())}, Kind::Mask)
-            .immediate = kindOf(vote.getKind());
-        return success();
-      })
-      .Case([&](NVVM::ReduxOp redux) -> LogicalResult {
-        FailureOr<ReduxKind> kind = kindOf(redux.getKind());
-        if (failed(kind) || !redux.getVal().getType().isInteger(32))
-          return unknown(" of this kind or type");
-        emit(getRedux(), define(redux),
-             {reg(redux.getMaskAndClamp()), reg(redux.getVal())}, Kind::Mask)
             .immediate = *kind;
         return success();
       })
@@ -314,19 +274,6 @@ LogicalResult Translator::translateNVVM() {
                                         reg(load.getPtr()), Kind::Warp);
         instruction.count = uint16_t(load.getNum());
         instruction.immediate = load.getLayout() == NVVM::MMALayout::col;
-        noteGranule(true, 2);
-        return success();
-      })
-      .Case([&](NVVM::StMatrixOp store) -> LogicalResult {
-        if (store.getShape().getM() != 8 || store.getShape().getN() != 8)
-          return unknown(" of this shape");
-        Regs operands = {reg(store.getPtr())};
-        for (Value source : store.getSources())
-          operands.push_back(reg(source));
-        Instruction &instruction =
-            emit(getStoreMatrix(), {}, operands, Kind::Warp);
-        instruction.count = uint16_t(operands.size() - 1);
-        instruction.immediate = store.getLayout() == NVVM::MMALayout::col;
         noteGranule(true, 2);
         return success();
       })
