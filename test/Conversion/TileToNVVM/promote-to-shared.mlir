@@ -28,7 +28,6 @@ tile.kernel private @promote(%x: memref<16x64xbf16>, %y: memref<16x33xbf16>, %z:
   // Nothing reads this one.
   // CHECK-NOT: tile_gpu.alloc
   // CHECK: %[[X:.*]] = tile.load %{{.*}}
-  // CHECK: -> !tile.tile<16x64xbf16, #tile.mma<warps = 1>>
   %dead = tile.load %x[%r, %c] : memref<16x64xbf16>, (!row, !col) -> !shared
   // CHECK: %[[OTHER:.*]] = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x64xbf16>
   // CHECK: tile_gpu.local_store %[[X]] to %[[OTHER]] : !tile.tile<16x64xbf16, #tile.mma<warps = 1>> to
