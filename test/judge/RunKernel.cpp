@@ -91,9 +91,8 @@ static void runOnCPU(ModuleOp module, const std::string &cpu,
       library ? dlsym(library, "kernel") : nullptr);
   if (!function)
     fail("the library has no kernel");
-  std::vector<void *> pointers;
-  for (Memory &argument : memory)
-    pointers.push_back(argument.data());
+  SmallVector<void *> pointers = llvm::map_to_vector(
+      memory, [](Memory &argument) -> void * { return argument.data(); });
   function(pointers.data(), 0, 1);
 }
 
@@ -111,6 +110,7 @@ static void runOnGPU(ModuleOp module, bool wgmma, size_t inputs,
   if (!emulator)
     fail(emulator.message());
   std::vector<emulator::Argument> arguments;
+  arguments.reserve(memory.size());
   for (Memory &argument : memory)
     arguments.push_back({argument.data(), argument.size(),
                          /*isOutput=*/arguments.size() >= inputs,
