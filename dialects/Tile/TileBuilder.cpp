@@ -152,10 +152,6 @@ NSA_TILE_UNARY(exp, ExpOp)
 NSA_TILE_UNARY(exp2, Exp2Op)
 NSA_TILE_UNARY(log, LogOp)
 NSA_TILE_UNARY(sqrt, SqrtOp)
-NSA_TILE_UNARY(rsqrt, RsqrtOp)
-NSA_TILE_UNARY(tanh, TanhOp)
-NSA_TILE_UNARY(sin, SinOp)
-NSA_TILE_UNARY(cos, CosOp)
 #undef NSA_TILE_UNARY
 
 Expr sigmoid(Expr x) { return 1 / (1 + exp(-x)); }

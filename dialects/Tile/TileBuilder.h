@@ -134,10 +134,6 @@ Expr exp(Expr value);
 Expr exp2(Expr value);
 Expr log(Expr value);
 Expr sqrt(Expr value);
-Expr rsqrt(Expr value);
-Expr tanh(Expr value);
-Expr sin(Expr value);
-Expr cos(Expr value);
 Expr abs(Expr value);
 /// 1 / (1 + exp(-x)); where exp overflows, 0.
 Expr sigmoid(Expr x);
