@@ -3,7 +3,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include <numeric>
 
 using namespace mlir;

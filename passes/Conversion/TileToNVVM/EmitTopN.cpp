@@ -74,17 +74,6 @@ static std::pair<Value, Value> unpackElement(ThreadBuilder &b, Value element) {
           complement(b, low(b, element))};
 }
 
-/// An element that no other thread may read, 0 if it does not exist; null is
-/// true.
-static Value readOwn(ThreadBuilder &b, Value exists,
-                     llvm::function_ref<Value()> read) {
-  if (!exists)
-    return read();
-  return b.ifElse(
-      exists, b.getI64Type(), [&] { return SmallVector<Value>{read()}; },
-      [&] { return SmallVector<Value>{b.i64(0)}; })[0];
-}
-
 //===----------------------------------------------------------------------===//
 // In lanes
 //===----------------------------------------------------------------------===//
@@ -106,12 +95,14 @@ public:
   int64_t getLength() const { return length; }
   /// Registers of a list.
   int64_t getDepth() const { return length / places; }
-  /// The number of an element of this lane in its list.
-  Value getCol(int64_t k) { return b.add(place, k % getDepth() * places); }
-  /// Whether there is an element `col` in a row that exists. Null is true.
-  Value isInside(Value isRow, Value col) {
-    return b.both(isRow, cols < length ? b.less(col, cols) : Value());
-  }
+
+  /// The elements of this lane in a row, which no other thread may read; 0 for
+  /// those that do not exist. `isRow` is whether the row does, null is true.
+  SmallVector<Value> readRow(Value isRow,
+                             llvm::function_ref<Value(Value col)> read);
+  /// Writes them back, where they exist.
+  void writeRow(Value isRow, ArrayRef<Value> elements,
+                llvm::function_ref<void(Value element, Value col)> write);
 
   /// Sorts `count` neighbours each, a power of two; those of more than one
   /// register lie one after the other.
@@ -128,15 +119,21 @@ public:
   };
   /// Element `col` of a row of candidates; 0 behind its end.
   using Candidates = llvm::function_ref<Value(Value row, Value col)>;
-  /// Merges columns `first` and on, up to 32 of `cols`, into lists; returns how
-  /// many.
-  int64_t mergeNext(Lists &lists, int64_t first, int64_t cols,
-                    Candidates candidates);
+  /// Takes candidates, of `cols` columns, into lists.
+  void mergeCandidates(Lists &lists, int64_t cols, Candidates candidates) {
+    for (int64_t done = 0; done < cols;)
+      done += mergeNext(lists, done, cols, candidates);
+  }
   Value isLarger(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, x, y);
   }
 
 private:
+  /// The number of an element of this lane in its list.
+  Value getCol(int64_t k) { return b.add(place, k * places); }
+  Value isInside(Value isRow, Value col) {
+    return b.both(isRow, cols < length ? b.less(col, cols) : Value());
+  }
   Value hasBit(int64_t bit) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                  arith::AndIOp::create(b, place, b.i32(bit)),
@@ -159,6 +156,10 @@ private:
         kind == NVVM::VoteSyncKind::ballot ? b.getI32Type() : b.getI1Type();
     return NVVM::VoteSyncOp::create(b, type, b.i32(-1), condition, kind);
   }
+  /// Merges columns `first` and on, up to 32 of `cols`, into lists; returns how
+  /// many.
+  int64_t mergeNext(Lists &lists, int64_t first, int64_t cols,
+                    Candidates candidates);
   /// The groups of columns of one call of mergeNext.
   int64_t countGroups(int64_t first, int64_t cols) const {
     return std::min<int64_t>(32 / places,
@@ -182,6 +183,32 @@ private:
   Value lane, place;
 };
 } // namespace
+
+SmallVector<Value>
+LaneSorter::readRow(Value isRow, llvm::function_ref<Value(Value col)> read) {
+  SmallVector<Value> elements;
+  for (int64_t k = 0; k < getDepth(); ++k) {
+    Value col = getCol(k), exists = isInside(isRow, col);
+    if (!exists) {
+      elements.push_back(read(col));
+      continue;
+    }
+    elements.push_back(b.ifElse(
+        exists, b.getI64Type(), [&] { return SmallVector<Value>{read(col)}; },
+        [&] { return SmallVector<Value>{b.i64(0)}; })[0]);
+  }
+  return elements;
+}
+
+void LaneSorter::writeRow(
+    Value isRow, ArrayRef<Value> elements,
+    llvm::function_ref<void(Value element, Value col)> write) {
+  for (auto [k, element] : llvm::enumerate(elements)) {
+    Value col = getCol(int64_t(k));
+    b.ifThen(isInside(isRow, col),
+             [&, element = element] { write(element, col); });
+  }
+}
 
 void LaneSorter::exchangeRegisters(MutableArrayRef<Value> elements,
                                    int64_t count, int64_t distance,
@@ -377,13 +404,6 @@ static void forRowsOfLanes(
 // The operations
 //===----------------------------------------------------------------------===//
 
-/// Takes candidates of some rows into their lists.
-static void mergeAll(LaneSorter &sorter, LaneSorter::Lists &lists, int64_t cols,
-                     LaneSorter::Candidates candidates) {
-  for (int64_t done = 0; done < cols;)
-    done += sorter.mergeNext(lists, done, cols, candidates);
-}
-
 Value KernelEmitter::readCandidate(TopNOp op, const SharedTile &from, Value row,
                                    Value col) {
   int64_t cols = blockedLayoutOf(op.getValues()).cols;
@@ -397,7 +417,6 @@ Value KernelEmitter::readCandidate(TopNOp op, const SharedTile &from, Value row,
 void KernelEmitter::emitTopN(TopNOp op) {
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
   LaneSorter sorter(b, best.cols, tid);
-  int64_t depth = sorter.getDepth();
   // Each thread may hold one element of a row already.
   if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
       best.cols == sorter.getPlaces())
@@ -411,29 +430,27 @@ void KernelEmitter::emitTopN(TopNOp op) {
     LaneSorter::Lists lists;
     llvm::append_range(lists.rows, rows);
     for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
-      for (int64_t k = 0; k < depth; ++k) {
-        Value col = sorter.getCol(k);
-        lists.elements.push_back(
-            readOwn(b, sorter.isInside(isRow, col), [&, row = row] {
-              return packElement(b, readShared(values, row, col),
-                                 readShared(indices, row, col));
-            }));
-      }
-      lists.last.push_back(
-          sorter.get(ArrayRef(lists.elements).take_back(depth), best.cols - 1));
+      SmallVector<Value> list =
+          sorter.readRow(isRow, [&, row = row](Value col) {
+            return packElement(b, readShared(values, row, col),
+                               readShared(indices, row, col));
+          });
+      lists.last.push_back(sorter.get(list, best.cols - 1));
+      llvm::append_range(lists.elements, list);
     }
-    mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
-             [&](Value row, Value col) {
-               return readCandidate(op, from, row, col);
-             });
-    for (auto [i, element] : llvm::enumerate(lists.elements)) {
-      Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
-      auto [value, index] = unpackElement(b, element);
-      b.ifThen(sorter.isInside(exists[i / depth], col),
-               [&, value = value, index = index] {
-                 writeShared(value, values, row, col);
-                 writeShared(index, indices, row, col);
-               });
+    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
+                           [&](Value row, Value col) {
+                             return readCandidate(op, from, row, col);
+                           });
+    ArrayRef<Value> merged = lists.elements;
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
+      sorter.writeRow(isRow, merged.take_front(sorter.getDepth()),
+                      [&, row = row](Value element, Value col) {
+                        auto [value, index] = unpackElement(b, element);
+                        writeShared(value, values, row, col);
+                        writeShared(index, indices, row, col);
+                      });
+      merged = merged.drop_front(sorter.getDepth());
     }
   };
   forRowsOfLanes(b, sorter, best.rows, threads, tid, mergeRows);
@@ -461,10 +478,10 @@ void KernelEmitter::emitTopNInRegisters(TopNOp op) {
       lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
       lists.last.push_back(sorter.get(lists.elements.back(), best.cols - 1));
     }
-    mergeAll(sorter, lists, blockedLayoutOf(op.getValues()).cols,
-             [&](Value row, Value col) {
-               return readCandidate(op, from, row, col);
-             });
+    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
+                           [&](Value row, Value col) {
+                             return readCandidate(op, from, row, col);
+                           });
     for (Value element : lists.elements) {
       auto [value, index] = unpackElement(b, element);
       topValues.push_back(value);
@@ -479,28 +496,26 @@ void KernelEmitter::emitTopNInRegisters(TopNOp op) {
 void KernelEmitter::emitSort(SortOp op) {
   BlockedLayout blocked = blockedLayoutOf(op.getInput());
   LaneSorter sorter(b, blocked.cols, tid);
-  int64_t depth = sorter.getDepth();
   beginLayoutConversion();
   SharedTile shared = localStore(op.getInput());
   endLocalStores();
   auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
     SmallVector<Value> elements;
     for (auto [row, isRow] : llvm::zip_equal(rows, exists))
-      for (int64_t k = 0; k < depth; ++k) {
-        Value col = sorter.getCol(k);
-        elements.push_back(
-            readOwn(b, sorter.isInside(isRow, col), [&, row = row]() -> Value {
-              return arith::ExtUIOp::create(
-                  b, b.getI64Type(),
-                  complement(b, readShared(shared, row, col)));
-            }));
-      }
+      llvm::append_range(
+          elements, sorter.readRow(isRow, [&, row = row](Value col) -> Value {
+            return arith::ExtUIOp::create(
+                b, b.getI64Type(), complement(b, readShared(shared, row, col)));
+          }));
     elements = sorter.sort(std::move(elements), sorter.getLength());
-    for (auto [i, element] : llvm::enumerate(elements)) {
-      Value row = rows[i / depth], col = sorter.getCol(int64_t(i));
-      b.ifThen(sorter.isInside(exists[i / depth], col), [&, element = element] {
-        writeShared(complement(b, low(b, element)), shared, row, col);
-      });
+    ArrayRef<Value> sorted = elements;
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
+      sorter.writeRow(isRow, sorted.take_front(sorter.getDepth()),
+                      [&, row = row](Value element, Value col) {
+                        writeShared(complement(b, low(b, element)), shared, row,
+                                    col);
+                      });
+      sorted = sorted.drop_front(sorter.getDepth());
     }
   };
   forRowsOfLanes(b, sorter, blocked.rows, threads, tid, sortRows);

@@ -18,31 +18,21 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
-/// Lets the uses of a tile read a buffer that `fill` fills.
-static void promote(OpBuilder &b, Value tile,
-                    function_ref<void(Value buffer)> fill) {
-  auto type = cast<TileType>(tile.getType());
-  Location loc = tile.getLoc();
+/// Makes a buffer of what a load or a convert makes, and fills it.
+static void promote(Operation *op) {
+  OpBuilder b(op);
+  auto tile = cast<TileType>(op->getResultTypes()[0]);
   auto buffer = AllocOp::create(
-      b, loc,
-      MemDescType::get({type.getRows(), type.getCols()}, type.getElementType()),
-      uint64_t(SharedShape(type).rowBytes()));
-  fill(buffer);
-  tile.replaceAllUsesWith(LocalViewOp::create(b, loc, type, buffer));
-}
-
-static void promote(OpBuilder &b, LoadOp load) {
-  auto width = uint64_t(std::max<int64_t>(getCopyWidth(load), 1));
-  promote(b, load.getResult(), [&](Value buffer) {
-    AsyncCopyOp::create(b, load.getLoc(), load.getRef(), load.getIndices(),
-                        buffer, width);
-  });
-}
-
-static void promote(OpBuilder &b, ConvertOp convert) {
-  promote(b, convert.getResult(), [&](Value buffer) {
-    LocalStoreOp::create(b, convert.getLoc(), convert.getInput(), buffer);
-  });
+      b, op->getLoc(),
+      MemDescType::get({tile.getRows(), tile.getCols()}, tile.getElementType()),
+      uint64_t(SharedShape(tile).rowBytes()));
+  if (auto load = dyn_cast<LoadOp>(op))
+    AsyncCopyOp::create(b, op->getLoc(), load.getRef(), load.getIndices(),
+                        buffer,
+                        uint64_t(std::max<int64_t>(getCopyWidth(load), 1)));
+  else
+    LocalStoreOp::create(b, op->getLoc(), op->getOperand(0), buffer);
+  op->replaceAllUsesWith(LocalViewOp::create(b, op->getLoc(), tile, buffer));
 }
 
 namespace {
@@ -52,11 +42,8 @@ struct PromoteToShared
     getOperation().walk([](Operation *op) {
       if (!isa<LoadOp, ConvertOp>(op) || !isShared(op->getResultTypes()[0]))
         return;
-      OpBuilder b(op);
-      if (auto load = dyn_cast<LoadOp>(op); load && !op->use_empty())
-        promote(b, load);
-      else if (!op->use_empty())
-        promote(b, cast<ConvertOp>(op));
+      if (!op->use_empty())
+        promote(op);
       op->erase();
     });
   }
