@@ -116,6 +116,25 @@ LogicalResult MmaAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult PipelineAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   int64_t stages, int64_t bytes,
+                                   int64_t offset) {
+  if (stages >= 2 && bytes > 0 && offset >= 0)
+    return success();
+  return emitError() << "a pipeline has 2 stages or more of at least a byte, "
+                        "not "
+                     << stages << " of " << bytes << " bytes at " << offset;
+}
+
+LogicalResult ProducerAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   int64_t barriers, int64_t blocks) {
+  if (barriers >= 0 && blocks >= 1)
+    return success();
+  return emitError() << "a producer's barriers lie at 0 or behind it and it "
+                        "leaves a block or more, not at "
+                     << barriers << " and " << blocks;
+}
+
 //===----------------------------------------------------------------------===//
 // Attributes of operations
 //===----------------------------------------------------------------------===//
@@ -159,11 +178,11 @@ static LogicalResult verifyThreads(KernelOp kernel, int64_t threads) {
 LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
                                                        NamedAttribute entry) {
   StringRef name = entry.getName();
-  auto threads = dyn_cast<IntegerAttr>(entry.getValue());
+  auto number = dyn_cast<IntegerAttr>(entry.getValue());
   auto kernel = dyn_cast<KernelOp>(op);
-  if (name == kThreadsAttr && kernel && threads &&
-      threads.getType().isInteger(32) && isBlockSize(threads.getInt()))
-    return verifyThreads(kernel, threads.getInt());
+  if (name == kThreadsAttr && kernel && number &&
+      number.getType().isInteger(32) && isBlockSize(number.getInt()))
+    return verifyThreads(kernel, number.getInt());
   auto dot = dyn_cast<DotOp>(op);
   if (name == kMmaAttr && dot && isa<MmaAttr>(entry.getValue())) {
     if (isa_and_nonnull<MmaLayoutAttr>(dot.getType().getLayout()))
@@ -171,12 +190,20 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
     return op->emitOpError("has ")
            << name << ", but accumulates in no #tile.mma";
   }
+  if (name == kPipelineAttr && isa<scf::ForOp>(op) &&
+      isa<PipelineAttr>(entry.getValue()))
+    return success();
+  if (name == kProducerAttr && kernel && isa<ProducerAttr>(entry.getValue()))
+    return success();
+  if (name == kScratchAttr && kernel && number &&
+      number.getType().isInteger(64) && number.getInt() >= 0)
+    return success();
   auto uniform = dyn_cast<StringAttr>(entry.getValue());
   if (name == kUniformAttr && isa<scf::ForOp, scf::IfOp>(op) && uniform &&
       (uniform == "block" || uniform == "warp"))
     return success();
-  if (name == kConsumersAttr && isa<scf::IfOp>(op) && threads &&
-      threads.getType().isInteger(32) && isBlockSize(threads.getInt()))
+  if (name == kConsumersAttr && isa<scf::IfOp>(op) && number &&
+      number.getType().isInteger(32) && isBlockSize(number.getInt()))
     return success();
   return op->emitError("attribute `")
          << name << "` cannot be " << entry.getValue() << " on "

@@ -24,6 +24,9 @@ namespace nsa::tile_gpu {
 /// are.
 inline constexpr llvm::StringLiteral kThreadsAttr = "tile_gpu.threads";
 inline constexpr llvm::StringLiteral kMmaAttr = "tile_gpu.mma";
+inline constexpr llvm::StringLiteral kPipelineAttr = "tile_gpu.pipeline";
+inline constexpr llvm::StringLiteral kProducerAttr = "tile_gpu.producer";
+inline constexpr llvm::StringLiteral kScratchAttr = "tile_gpu.scratch";
 inline constexpr llvm::StringLiteral kUniformAttr = "tile_gpu.uniform";
 inline constexpr llvm::StringLiteral kConsumersAttr = "tile_gpu.consumers";
 

@@ -26,6 +26,15 @@ def TileGPU_Dialect : Dialect {
     (`tile_gpu.async_copy`, `tile_gpu.local_store`), and the tiles that
     operations read there (`tile_gpu.local_view`).
 
+    What `tile-gpu-allocate-shared-memory` decides:
+
+    | on | what |
+    |---|---|
+    | `tile_gpu.alloc` | its offset in shared memory |
+    | `scf.for` | `tile_gpu.pipeline`, a `#tile_gpu.pipeline`: the loop copies ahead |
+    | `tile.kernel` | `tile_gpu.producer`, a `#tile_gpu.producer`: all of these loops are copied for by one more warpgroup |
+    | `tile.kernel` | `tile_gpu.scratch`, an i64: the offset from which threads exchange elements; and `nsa.shared_bytes`, all that a block takes |
+
     What `nsa-tile-to-nvvm` writes on the code of the threads, for
     `tile-gpu-insert-barriers`, which removes it:
 
@@ -89,6 +98,30 @@ def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
   ];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+}
+
+def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
+  let summary = "the buffers of a loop's iterations, copied ahead in shared memory";
+  let description = [{
+    What one iteration reads takes `bytes` of shared memory, and there are
+    `stages` of it in sequence from `offset`: while an iteration computes on one,
+    copies fill the others for those that follow.
+
+    Example: `#tile_gpu.pipeline<stages = 3, bytes = 16384, offset = 0>`
+  }];
+  let parameters = (ins "int64_t":$stages, "int64_t":$bytes, "int64_t":$offset);
+}
+
+def TileGPU_ProducerAttr : TileGPU_Attr<"Producer", "producer"> {
+  let summary = "a warpgroup that issues TMA loads for those that multiply";
+  let description = [{
+    All loops that it copies for take turns in one pipeline. Its mbarriers lie at
+    `barriers` in shared memory. Registers are shared such that `blocks` run on a
+    multiprocessor at once.
+
+    Example: `#tile_gpu.producer<barriers = 65536, blocks = 2>`
+  }];
+  let parameters = (ins "int64_t":$barriers, "int64_t":$blocks);
 }
 
 def TileGPU_MmaAttr : TileGPU_Attr<"Mma", "mma"> {

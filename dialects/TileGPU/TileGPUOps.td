@@ -29,17 +29,20 @@ def TileGPU_AllocOp : Op<TileGPU_Dialect, "alloc", []> {
     Its columns are cut into parts of `swizzle` bytes, which lie one after
     another, each row by row; within a part vectors of 16 bytes are permuted as
     TMA and wgmma do it with a swizzle of as many bytes. It is free after the
-    last use of what is there.
+    last use of what is there. `tile-gpu-allocate-shared-memory` says where it
+    begins; in a loop with `tile_gpu.pipeline`, in the first stage.
 
     Example:
 
     ```mlir
-    %k = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
+    %k = tile_gpu.alloc swizzle 128 at 4096 : !tile_gpu.memdesc<64x64xbf16>
     ```
   }];
-  let arguments = (ins I64Attr:$swizzle);
+  let arguments = (ins I64Attr:$swizzle, OptionalAttr<I64Attr>:$offset);
   let results = (outs Res<TileGPU_MemDescType, "", [MemAlloc]>:$buffer);
-  let assemblyFormat = "`swizzle` $swizzle attr-dict `:` qualified(type($buffer))";
+  let assemblyFormat = [{
+    `swizzle` $swizzle (`at` $offset^)? attr-dict `:` qualified(type($buffer))
+  }];
   let hasVerifier = 1;
 }
 

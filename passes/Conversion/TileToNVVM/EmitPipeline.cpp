@@ -15,21 +15,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Stages for the tiles of a loop, of `bytes` each. Warpgroups multiply faster
-/// than one copy ahead comes, so they get more as long as no fewer blocks fit
-/// into a multiprocessor: 512 threads with 128 registers share its memory, of
-/// which something is left for what threads exchange.
-unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
-  constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
-  if (!findFirstDot(loop) || options.stages > 2)
-    return options.stages;
-  int64_t blocks = std::max<int64_t>(sharing / threads, 1);
-  if (auto wanted = kernel->getAttrOfType<IntegerAttr>(nsa::kMinBlocksAttr))
-    blocks = wanted.getInt();
-  int64_t depth = (all / blocks - pool.size()) / bytes;
-  return unsigned(std::clamp<int64_t>(depth, options.stages, most));
-}
-
 /// Whether something in `op` reads tiles that stay in shared memory.
 static bool readsSharedBuffers(Operation *op) {
   return op
@@ -41,29 +26,21 @@ static bool readsSharedBuffers(Operation *op) {
       .wasInterrupted();
 }
 
-/// The tiles of a loop lie together.
+/// Lines lie behind the tiles of a stage.
 void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
-  int64_t bytes = 0;
+  auto plan =
+      loop->getAttrOfType<tile_gpu::PipelineAttr>(tile_gpu::kPipelineAttr);
+  int64_t lineStart = plan.getOffset();
   for (tile_gpu::AsyncCopyOp copy : prefetch.copies) {
-    sharedBuffers.try_emplace(
-        copy.getBuffer(),
-        SharedBuffer{SharedShape(copy.getBuffer()), bytes, {}});
-    bytes += getPlaceBytes(copy.getBuffer());
+    makeSharedBuffer(copy.getBuffer());
+    lineStart += getPlaceBytes(copy.getBuffer());
   }
-  int64_t lineStart = bytes;
-  for (LoadOp load : prefetch.lines)
-    bytes += getPlaceBytes(load.getResult());
-  bytes = llvm::alignTo(bytes, SharedPool::alignment);
-  unsigned depth = chooseDepth(loop, bytes);
-  Pipeline pipeline{prefetch.copies, prefetch.lines,
-                    pool.allocate(depth * bytes), bytes, depth};
-  for (tile_gpu::AsyncCopyOp copy : prefetch.copies)
-    sharedBuffers.find(copy.getBuffer())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
-    stagedVectors[load.getResult()] = {pipeline.offset + lineStart, {}};
+    stagedVectors[load.getResult()] = {lineStart, {}};
     lineStart += getPlaceBytes(load.getResult());
   }
-  pipelines.push_back(std::move(pipeline));
+  pipelines.push_back({prefetch.copies, prefetch.lines, plan.getOffset(),
+                       plan.getBytes(), unsigned(plan.getStages())});
 }
 
 void KernelEmitter::endPipeline() {
@@ -71,7 +48,6 @@ void KernelEmitter::endPipeline() {
   tile_gpu::SharedAccessOp::create(b, tile_gpu::SharedAccessKind::Read,
                                    pipeline.depth * pipeline.bytes,
                                    pipeline.offset);
-  pool.release(pipeline.offset);
   pipelines.pop_back();
 }
 
@@ -174,18 +150,6 @@ void KernelEmitter::beginStage() {
 
 static Value isLess(ThreadBuilder &b, Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, x, y);
-}
-
-/// The first dot of a loop's iteration, if a warpgroup makes it and nothing
-/// of the kind is nested in front of it.
-DotOp KernelEmitter::findFirstDot(scf::ForOp loop) const {
-  for (Operation &op : *loop.getBody()) {
-    if (auto dot = dyn_cast<DotOp>(op); dot && isWgmma(dot))
-      return dot;
-    if (isa<scf::ForOp, DotOp>(op))
-      break;
-  }
-  return {};
 }
 
 /// The stages before and behind `stage` in a pipeline whose last one is at

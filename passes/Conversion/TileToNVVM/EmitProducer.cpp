@@ -11,10 +11,8 @@
 
 #include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/IR/Remarks.h"
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -71,12 +69,6 @@ void KernelEmitter::waitPhase(Value barrier, Value parity) {
 }
 
 void KernelEmitter::initializeRing() {
-  pipelineState.offset = pool.allocate(producer.depth * producer.stageBytes);
-  for (ProducerPlan::Copy &copy : producer.stationary)
-    copy.offset = pool.allocate(SharedShape(copy.access.target).bytes());
-  pipelineState.barriers =
-      pool.allocate((2 * producer.depth + int64_t(producer.stationary.size())) *
-                    barrierBytes);
   // Of tiles that arrive, the producer; of stages that are free, each warp.
   auto initialize = [&](Value barrier, int64_t arrivals) {
     NVVM::MBarrierInitOp::create(b, barrier, b.i32(arrivals), Value());
@@ -213,27 +205,24 @@ void KernelEmitter::emitProducerBlock(Block &block) {
 // Roles
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::planRoles(uint64_t sharedLimit) {
-  if (!options.wgmma || !options.producers || warps == 0 ||
-      warps % warpsOfGroup != 0)
+void KernelEmitter::planRoles() {
+  auto roles =
+      kernel->getAttrOfType<tile_gpu::ProducerAttr>(tile_gpu::kProducerAttr);
+  if (!roles)
     return;
-  bool isWanted = kernel->hasAttr(nsa::kProducerAttr);
-  producer = planProducer(
-      kernel, written,
-      [&](scf::ForOp loop) {
-        return findWarpBranch(loop) ||
-               (findFirstDot(loop) &&
-                (isWanted || countSums(loop) >= options.producerSums));
-      },
-      threads, int64_t(sharedLimit));
-  if (!producer.empty())
-    remark::passed(kernel.getLoc(), remark::RemarkOpts::name("Producer")
-                                        .category("nsa-tile-to-nvvm")
-                                        .function(kernel.getSymName()))
-        << remark::add(
-               "warp-specialized {0} loop{1}: {2} stages x {3} B, {4} CTAs/SM",
-               producer.loops.size(), producer.loops.size() == 1 ? "" : "s",
-               producer.depth, producer.stageBytes, producer.blocks);
+  producer = planProducer(kernel, written, [](scf::ForOp loop) {
+    return loop->hasAttr(tile_gpu::kPipelineAttr);
+  });
+  auto pipeline =
+      producer.loops.front().first->getAttrOfType<tile_gpu::PipelineAttr>(
+          tile_gpu::kPipelineAttr);
+  producer.depth = pipeline.getStages();
+  producer.stageBytes = pipeline.getBytes();
+  producer.blocks = roles.getBlocks();
+  pipelineState.offset = pipeline.getOffset();
+  pipelineState.barriers = roles.getBarriers();
+  for (ProducerPlan::Copy &copy : producer.stationary)
+    copy.offset = getOffset(copy.access.target);
 }
 
 /// The parameters of a kernel that describe tensors.

@@ -14,34 +14,12 @@ using namespace nsa::tile;
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// The last operation in the block of `value` that uses it or a view of it, or
-/// in which that is used.
-static Operation *findLastUse(Value value) {
-  Operation *last = value.getDefiningOp();
-  for (Operation *user : value.getUsers()) {
-    if (auto view = dyn_cast<tile_gpu::LocalViewOp>(user))
-      user = findLastUse(view.getTile());
-    Operation *inBlock = value.getParentBlock()->findAncestorOpInBlock(*user);
-    if (last->isBeforeInBlock(inBlock))
-      last = inBlock;
-  }
-  return last;
-}
-
-/// The memory is free again after the last use of the buffer.
 const KernelEmitter::SharedBuffer &
 KernelEmitter::makeSharedBuffer(Value buffer) {
-  SharedShape shape(buffer);
-  int64_t offset = pool.allocate(shape.bytes());
-  lastUses[findLastUse(buffer)].push_back(offset);
-  return sharedBuffers.try_emplace(buffer, SharedBuffer{shape, offset, {}})
+  return sharedBuffers
+      .try_emplace(buffer,
+                   SharedBuffer{SharedShape(buffer), getOffset(buffer), {}})
       .first->second;
-}
-
-void KernelEmitter::releaseAfter(Operation *op) {
-  for (int64_t offset : lastUses.lookup(op))
-    pool.release(offset);
-  lastUses.erase(op);
 }
 
 /// Where vector `vector` of a swizzle atom column lies within row `row` of it.

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -17,31 +18,13 @@ using namespace nsa::tile;
 
 static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
-/// Whether elements of a tile are computed where they are used.
-static bool isVirtual(Value tile) {
-  return isRematerialized(tile.getType()) ||
-         isa_and_nonnull<RangeOp, SplatOp>(tile.getDefiningOp());
-}
-
-/// Whether some tile is for tensor cores.
-static bool hasMmaTiles(KernelOp kernel) {
-  return kernel
-      .walk([](Operation *op) {
-        return llvm::any_of(op->getResultTypes(), hasMmaLayout)
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
-KernelEmitter::KernelEmitter(KernelOp kernel, const EmissionOptions &options)
+KernelEmitter::KernelEmitter(KernelOp kernel)
     : kernel(kernel),
       threads(kernel->getAttrOfType<IntegerAttr>(nsa::tile_gpu::kThreadsAttr)
                   .getInt()),
       b(kernel.getLoc(), kernel.getContext()), bounds(kernel),
-      options(options) {
-  kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
-}
+      warps(hasMmaTiles(kernel) ? threads / 32 : 0),
+      written(getWrittenArguments(kernel)) {}
 
 /// How many registers of a thread the assembler may use: left to itself it
 /// spills some to run more blocks at once. All that a thread can have, or a few
@@ -85,55 +68,30 @@ LLVM::LLVMFuncOp KernelEmitter::createFunction() {
   return func;
 }
 
-LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
-                                  uint64_t sharedLimit) {
-  warps = hasMmaTiles(kernel) ? threads / 32 : 0;
-  planRoles(sharedLimit);
+LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory) {
+  planRoles();
   b.setInsertionPoint(kernel);
   LLVM::LLVMFuncOp func = createFunction();
   tid = b.threadId();
   sharedBase = LLVM::AddressOfOp::create(b, sharedMemory);
   conversionBase = sharedBase;
-  arith::ConstantOp conversionStart;
   if (warps) {
-    conversionStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
-    conversionBase = b.address(sharedBase, conversionStart, b.getI8Type());
+    auto offset = kernel->getAttrOfType<IntegerAttr>(tile_gpu::kScratchAttr);
+    conversionBase =
+        b.address(sharedBase, b.i32(offset.getInt()), b.getI8Type());
     startEnd = conversionBase.getDefiningOp();
   }
   if (failed(producer.empty() ? emitBlock(kernel.getBody().front())
                               : emitRoles(func)))
     return failure();
   LLVM::ReturnOp::create(b, ValueRange());
-  if (warps) {
-    conversionStart.setValueAttr(b.getI32IntegerAttr(int32_t(pool.size())));
-    sharedBytes += pool.size();
-  }
-
-  if (uint64_t(sharedBytes) > sharedLimit &&
-      (!producer.empty() || options.stages > 1)) {
-    // The plan has underestimated what threads exchange; or there is no room
-    // to copy the tiles of a loop so far ahead.
-    func.erase();
-    EmissionOptions smaller = options;
-    if (producer.empty())
-      --smaller.stages;
-    smaller.producers = false;
-    return KernelEmitter(kernel, smaller).emit(sharedMemory, sharedLimit);
-  }
-  if (uint64_t(sharedBytes) > sharedLimit) {
-    kernel->setAttr(kRefusedAttr, b.getUnitAttr());
-    return kernel.emitError("kernel @")
-           << kernel.getSymName() << " needs " << sharedBytes
-           << " bytes of shared memory, more than the " << sharedLimit
-           << " that a block may have";
-  }
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                 b.getDenseI32ArrayAttr({int32_t(getBlockThreads()), 1, 1}));
   if (warps && producer.empty())
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                   b.getI32IntegerAttr(getRegisterLimit(kernel, threads)));
-  func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  func->setAttr(kSharedBytesAttr, kernel->getAttr(kSharedBytesAttr));
   addPerformanceLints(func, getPerformanceLints(kernel));
   return success();
 }
@@ -224,13 +182,9 @@ void KernelEmitter::beginLayoutConversion() {
 
 KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
                                                   Type element) {
-  unsigned bytes = elementBytes(element);
-  // One word more than a row: neither rows nor columns meet in one bank.
-  int64_t pitch = rows == 1 ? cols : cols + std::max<int64_t>(4 / bytes, 1);
   SharedTile tile{b.address(conversionBase, b.i32(sharedUsed), b.getI8Type()),
-                  pitch, element};
-  sharedUsed += llvm::alignTo(rows * pitch * bytes, 16);
-  sharedBytes = std::max(sharedBytes, sharedUsed);
+                  getScratchPitch(rows, cols, element), element};
+  sharedUsed += getScratchBytes(rows, cols, element);
   return tile;
 }
 
@@ -275,9 +229,7 @@ SmallVector<Value> KernelEmitter::broadcast(Value tile,
   BlockedLayout own = blockedLayoutOf(tile);
   bool alongRows = own.rows == 1 && larger.rows > 1;
   bool alongCols = own.cols == 1 && larger.cols > 1;
-  bool isOne = own.rows == 1 && own.cols == 1;
-  if (!isOne && (own.threadsPerRow != larger.threadsPerRow ||
-                 (!alongCols && own.width != larger.width)))
+  if (!hasElementsOf(own, larger))
     return {};
   SmallVector<Value> values = registersOf(tile), result;
   for (int64_t k = 0; k < larger.registers(); ++k) {
@@ -338,7 +290,6 @@ LogicalResult KernelEmitter::emitBlock(Block &block) {
     awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
-    releaseAfter(&op);
   }
   awaitWgmma();
   return success();
@@ -500,10 +451,9 @@ LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   if (producer.loops.contains(op))
     return emitConsumerLoop(op);
-  Prefetch prefetch;
-  if (options.stages > 1)
-    prefetch = findPrefetch(op, written);
-  return prefetch.empty() ? emitPlainLoop(op) : emitPipelinedFor(op, prefetch);
+  if (op->hasAttr(tile_gpu::kPipelineAttr))
+    return emitPipelinedFor(op, findPrefetch(op, written));
+  return emitPlainLoop(op);
 }
 
 LogicalResult KernelEmitter::emitIf(scf::IfOp op) {

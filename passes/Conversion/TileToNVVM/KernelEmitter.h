@@ -23,28 +23,16 @@ namespace nsa::cuda {
 struct Masks;
 struct Prefetch;
 
-/// What kernels are emitted for.
-struct EmissionOptions {
-  /// How many stages tiles at least have that a loop copies: with two, the next
-  /// iteration's are copied during this one.
-  unsigned stages;
-  /// Whether the target has what producer warpgroups need, and whether these
-  /// may copy for others.
-  bool wgmma, producers;
-  /// Sums of a thread from which on a loop is worth that one.
-  int64_t producerSums;
-};
-
-/// Emits the CUDA kernel of one tile kernel, which has `tile_gpu.threads`.
+/// Emits the CUDA kernel of one tile kernel, whose tiles have layouts and whose
+/// buffers have offsets.
 class KernelEmitter {
 public:
-  KernelEmitter(tile::KernelOp kernel, const EmissionOptions &options);
+  explicit KernelEmitter(tile::KernelOp kernel);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
-  /// dynamic shared memory. Fails if the kernel needs more of it than
-  /// `sharedLimit` bytes, or has an operation that CUDA has no code for.
-  mlir::LogicalResult emit(mlir::LLVM::GlobalOp sharedMemory,
-                           uint64_t sharedLimit);
+  /// dynamic shared memory. Fails if the kernel has an operation that CUDA has
+  /// no code for.
+  mlir::LogicalResult emit(mlir::LLVM::GlobalOp sharedMemory);
 
   struct WarpgroupStep;
 
@@ -262,7 +250,6 @@ private:
     mlir::Value stage;
   };
   const SharedBuffer &makeSharedBuffer(mlir::Value buffer);
-  void releaseAfter(mlir::Operation *op);
   mlir::Value bufferAddress(const SharedBuffer &tile, mlir::Value row,
                             mlir::Value vector);
   mlir::Value swizzle(const SharedShape &shape, mlir::Value row,
@@ -280,7 +267,6 @@ private:
   void copyElements(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
 
   // EmitPipeline.cpp
-  unsigned chooseDepth(mlir::scf::ForOp loop, int64_t bytes) const;
   void beginPipeline(mlir::scf::ForOp loop, const Prefetch &prefetch);
   void endPipeline();
   void selectStage(mlir::Value stage);
@@ -291,12 +277,11 @@ private:
   void copyLine(tile::LoadOp load);
   void readLine(tile::LoadOp load);
   mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
-  tile::DotOp findFirstDot(mlir::scf::ForOp loop) const;
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
   // EmitProducer.cpp
-  void planRoles(uint64_t sharedLimit);
+  void planRoles();
   void addTensorMaps(mlir::LLVM::LLVMFuncOp func);
   /// Threads of a block, the producer's included.
   int64_t getBlockThreads() const;
@@ -400,7 +385,7 @@ private:
   /// The layout-conversion scratch lies behind the tiles that stay in shared
   /// memory.
   mlir::Value conversionBase;
-  int64_t sharedUsed = 0, sharedBytes = 0;
+  int64_t sharedUsed = 0;
   /// The tiles that the last layout conversion brought to another layout, and
   /// which still lie there.
   llvm::SmallDenseMap<mlir::Value, SharedTile, 1> stillShared;
@@ -408,7 +393,7 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
 
   /// Of layouts.
-  int64_t warps = 0;
+  int64_t warps;
   /// Selects of the map at hand whose conditions hold.
   llvm::DenseSet<mlir::Operation *> assumed;
   Thread threadValues;
@@ -416,10 +401,7 @@ private:
   /// one.
   llvm::DenseMap<int64_t, mlir::Value> threadRows, threadCols;
   mlir::Operation *startEnd = nullptr;
-  SharedPool pool;
   llvm::DenseMap<mlir::Value, SharedBuffer> sharedBuffers;
-  /// Pieces of the pool by the operation after which they are free.
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
   mlir::Value warpgroupNumber, sharedStartUnits;
@@ -445,7 +427,6 @@ private:
   llvm::DenseSet<mlir::Value> deferred;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
-  EmissionOptions options;
 
   /// Loops for which a warpgroup of its own copies.
   ProducerPlan producer;

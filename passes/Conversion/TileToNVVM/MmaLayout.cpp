@@ -20,6 +20,16 @@ bool nsa::cuda::isRematerialized(Type type) {
   return hasLayout<RematerializedAttr>(type);
 }
 
+bool nsa::cuda::hasMmaTiles(KernelOp kernel) {
+  return kernel
+      .walk([](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), hasMmaLayout)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 MmaLayout::MmaLayout(TileType type)
     : rows(type.getRows()), cols(type.getCols()),
       warps(cast<MmaLayoutAttr>(type.getLayout()).getWarps()),

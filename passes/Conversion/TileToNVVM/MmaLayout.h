@@ -20,6 +20,8 @@ bool hasMmaLayout(mlir::Type type);
 bool isShared(mlir::Type type);
 /// Whether elements of the tile are computed where they are used.
 bool isRematerialized(mlir::Type type);
+/// Whether some tile of a kernel is for tensor cores.
+bool hasMmaTiles(tile::KernelOp kernel);
 
 /// A thread sees a tile in the MMA layout as `rowCount()` times `colCount()`
 /// elements, in row-major order. Its row `r` is row `g + 8 * (r % 2)` of M-tile

@@ -130,47 +130,41 @@ def TileGPUPromoteToShared
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
 
-def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
-  let summary = "Lower tile kernels to threads of a CUDA block";
+def TileGPUAllocateSharedMemory
+    : Pass<"tile-gpu-allocate-shared-memory", "::nsa::tile::KernelOp"> {
+  let summary = "Say where buffers lie in shared memory, and what loops copy ahead";
   let description = [{
-    Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
-    CUDA kernel: one block per program of the grid, one pointer per argument.
-
-    Tiles have the layouts and dots the instructions that
-    `tile-gpu-assign-layouts` has written on them. Elementwise operations, loads
-    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or thread groups
-    (dots, transposition, top-n, sorting) goes through shared memory, between
-    barriers. Control flow depends on scalars only, which are the same in all
-    threads, so that barriers may stand inside of it. Every sum has a fixed order.
+    A buffer takes the first free part of the block's shared memory from where it
+    is filled to the last use of what is there. Behind all of them lies scratch,
+    through which threads exchange elements.
 
     A loop copies the tiles of its next iterations ahead, of nested ones the
-    innermost that loads. A map that multiplies the rows of a tile in the MMA layout with
-    factors does nothing where those of a warp are all one.
-
-    An argument's attribute `nsa.alignment` says of which number of bytes its
-    address is a multiple; without it a dense argument has 16. A kernel's
-    attribute `nsa.min_blocks` says how many blocks its registers have to leave
-    room for on a multiprocessor.
-
-    The function has the attributes `nvvm.kernel`, `nvvm.reqntid` and
-    `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
-    A kernel that needs more than `shared-limit` is an error.
+    innermost that loads: these have a `#tile_gpu.pipeline` of several stages.
 
     With `wgmma`, where the loops of warpgroups load TMA tiles only, a producer
-    warpgroup issues TMA loads into a 4-stage mbarrier pipeline (6 stages with
-    per-warp skipping). The PV GEMM is software-pipelined by one iteration. The function then has parameters behind the
-    pointers, tensor maps of 128 bytes, which the attribute `nsa.tensor_maps`
-    describes.
+    warpgroup issues TMA loads into a pipeline of up to 4 stages (6 with per-warp
+    skipping), which these loops share.
 
-    Where threads access memory that others access too, operations of `tile_gpu`
-    say so; `tile-gpu-insert-barriers` makes barriers of them. The result also
-    needs `nsa-expand-math` and upstream conversions to LLVM.
+    A kernel that needs more than `shared-limit` bytes gets no producer, then
+    fewer stages; one that needs more without them is an error.
+
+    Example:
+
+    ```mlir
+    scf.for %i = %lower to %upper step %step : i32 {
+      %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
+      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
+      ...
+    }
+    // becomes
+    scf.for %i = %lower to %upper step %step : i32 {
+      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
+      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
+      ...
+    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 8192, offset = 0>}
+    ```
   }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-    "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
-    "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect",
-    "::nsa::tile_gpu::TileGPUDialect"];
+  let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile_gpu::TileGPUDialect"];
   let options = [
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,
@@ -187,6 +181,50 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Option<"producerSums", "producer-sums", "unsigned", /*default=*/"kProducerSums",
            "Sums of a thread from which on a loop is worth such a warpgroup: with "
            "fewer, more blocks run at once and hide each other's waits">,
+  ];
+}
+
+def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "Lower tile kernels to threads of a CUDA block";
+  let description = [{
+    Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
+    CUDA kernel: one block per program of the grid, one pointer per argument.
+
+    Tiles have the layouts and dots the instructions that
+    `tile-gpu-assign-layouts` has written on them. Elementwise operations, loads
+    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or thread groups
+    (dots, transposition, top-n, sorting) goes through shared memory, between
+    barriers. Control flow depends on scalars only, which are the same in all
+    threads, so that barriers may stand inside of it. Every sum has a fixed order.
+
+    A map that multiplies the rows of a tile in the MMA layout with
+    factors does nothing where those of a warp are all one.
+
+    An argument's attribute `nsa.alignment` says of which number of bytes its
+    address is a multiple; without it a dense argument has 16. A kernel's
+    attribute `nsa.min_blocks` says how many blocks its registers have to leave
+    room for on a multiprocessor.
+
+    The function has the attributes `nvvm.kernel`, `nvvm.reqntid` and
+    `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
+
+    With `tile_gpu.producer` one more warpgroup issues the TMA loads of loops with
+    `tile_gpu.pipeline`, through mbarriers. The PV GEMM is software-pipelined by
+    one iteration. The function then has parameters behind the pointers, tensor
+    maps of 128 bytes, which the attribute `nsa.tensor_maps` describes.
+
+    Where threads access memory that others access too, operations of `tile_gpu`
+    say so; `tile-gpu-insert-barriers` makes barriers of them. The result also
+    needs `nsa-expand-math` and upstream conversions to LLVM.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect",
+    "::nsa::tile_gpu::TileGPUDialect"];
+  let options = [
+    Option<"wgmma", "wgmma", "bool", /*default=*/"false",
+           "Whether the target has wgmma, as sm_90a">,
   ];
 }
 

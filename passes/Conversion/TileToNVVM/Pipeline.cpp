@@ -41,10 +41,14 @@ static const char *const kSlowPatterns[] = {
 void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
                                     uint64_t sharedLimit, bool wgmma,
                                     unsigned producerSums) {
+  TileGPUAllocateSharedMemoryOptions memory;
+  memory.sharedLimit = sharedLimit;
+  memory.wgmma = wgmma;
+  memory.producerSums = producerSums;
+  manager.nest<tile::KernelOp>().addPass(
+      createTileGPUAllocateSharedMemory(memory));
   NSATileToNVVMOptions options;
-  options.sharedLimit = sharedLimit;
   options.wgmma = wgmma;
-  options.producerSums = producerSums;
   manager.addPass(createNSATileToNVVM(options));
   auto &functions = manager.nest<LLVM::LLVMFuncOp>();
   functions.addPass(createTileGPUInsertBarriers());

@@ -2,8 +2,8 @@
 
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
@@ -16,6 +16,22 @@ int64_t nsa::cuda::getCopyWidth(LoadOp load) {
                                  SharedShape::vectorElements);
   bool empty = cast<MemRefType>(load.getRef().getType()).getNumElements() == 0;
   return width < 2 || type.getCols() % width != 0 || empty ? 0 : width;
+}
+
+llvm::DenseSet<Value> nsa::cuda::getWrittenArguments(KernelOp kernel) {
+  llvm::DenseSet<Value> written;
+  kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
+  return written;
+}
+
+DotOp nsa::cuda::findFirstDot(scf::ForOp loop) {
+  for (Operation &op : *loop.getBody()) {
+    if (auto dot = dyn_cast<DotOp>(op); dot && isWgmma(dot))
+      return dot;
+    if (isa<scf::ForOp, DotOp>(op))
+      break;
+  }
+  return {};
 }
 
 int64_t nsa::cuda::getPlaceBytes(Value target) {

@@ -34,6 +34,13 @@ bool addSlice(mlir::Operation *scope, mlir::ValueRange values,
               const llvm::DenseSet<mlir::Value> &written,
               llvm::DenseSet<mlir::Operation *> &operations);
 
+/// The arguments that a kernel writes.
+llvm::DenseSet<mlir::Value> getWrittenArguments(tile::KernelOp kernel);
+
+/// The first dot of a loop's iteration, if a warpgroup makes it and nothing of
+/// the kind is nested before it; null if not.
+tile::DotOp findFirstDot(mlir::scf::ForOp loop);
+
 /// Bytes that a buffer, or a line of 4-byte elements, takes where a loop copies
 /// it. Lines go behind tiles, which begin at multiples of a swizzle's
 /// pattern.

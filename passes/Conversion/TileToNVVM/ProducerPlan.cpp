@@ -27,7 +27,7 @@ public:
 
   void add(scf::ForOp loop);
   void addStationary();
-  void layOut(int64_t threads, int64_t sharedLimit);
+  void layOut();
 
   ProducerPlan plan;
 
@@ -35,7 +35,6 @@ private:
   bool addCopy(const ReadAccess &access,
                SmallVectorImpl<ProducerPlan::Copy> &copies);
   bool addOperations(ValueRange values);
-  int64_t countOtherBytes();
   void noteMap(ProducerPlan::Copy &copy);
 
   KernelOp kernel;
@@ -143,10 +142,10 @@ static int64_t countConverted(Operation *op) {
 }
 
 /// The most that tiles outside of the pipeline take.
-int64_t Planner::countOtherBytes() {
+static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
   int64_t bytes = 0, exchanged = 0;
   kernel.walk([&](Operation *op) {
-    auto *known = plan.loops.find(op->getParentOp());
+    const auto *known = plan.loops.find(op->getParentOp());
     bool isCopied =
         known != plan.loops.end() &&
         llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
@@ -170,7 +169,8 @@ void Planner::noteMap(ProducerPlan::Copy &copy) {
     plan.maps.push_back(copy.copy.map);
 }
 
-void Planner::layOut(int64_t threads, int64_t sharedLimit) {
+/// What a loop copies lies together in a stage.
+void Planner::layOut() {
   for (ProducerPlan::Copy &copy : plan.stationary)
     noteMap(copy);
   for (auto &loop : plan.loops) {
@@ -183,10 +183,14 @@ void Planner::layOut(int64_t threads, int64_t sharedLimit) {
     plan.stageBytes = std::max<int64_t>(
         plan.stageBytes, llvm::alignTo(bytes, SharedPool::alignment));
   }
+}
+
+bool nsa::cuda::chooseStages(ProducerPlan &plan, KernelOp kernel,
+                             int64_t threads, int64_t sharedLimit) {
   // Two blocks of one warpgroup each, or one of more: registers are enough for
   // as many.
   plan.blocks = threads == 32 * warpsOfGroup ? 2 : 1;
-  int64_t others = countOtherBytes();
+  int64_t others = countOtherBytes(plan, kernel);
   auto countStages = [&] {
     int64_t own = std::min(sharedLimit, allShared / plan.blocks - ownShared);
     return plan.stageBytes ? (own - others) / plan.stageBytes : 0;
@@ -197,12 +201,12 @@ void Planner::layOut(int64_t threads, int64_t sharedLimit) {
     return bool(findWarpBranch(cast<scf::ForOp>(loop.first)));
   });
   plan.depth = std::min(countStages(), passesBy ? maxStagesPerWarp : maxStages);
+  return plan.depth >= 2;
 }
 
 ProducerPlan
 nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
-                        llvm::function_ref<bool(scf::ForOp)> multiplies,
-                        int64_t threads, int64_t sharedLimit) {
+                        function_ref<bool(scf::ForOp)> multiplies) {
   // Registers that were asked for are not there to be handed over.
   if (kernel->hasAttr(kMinBlocksAttr))
     return {};
@@ -214,6 +218,6 @@ nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
   if (planner.plan.empty())
     return {};
   planner.addStationary();
-  planner.layOut(threads, sharedLimit);
-  return planner.plan.depth < 2 ? ProducerPlan() : std::move(planner.plan);
+  planner.layOut();
+  return std::move(planner.plan);
 }

@@ -41,14 +41,17 @@ struct ProducerPlan {
 int64_t countSums(mlir::scf::ForOp loop);
 
 /// Plans the loops of which `multiplies` holds and that copy nothing but TMA
-/// tiles from stages that do not depend on results. `threads` are those of the
-/// warpgroups that multiply. Nothing if there are no such loops, if the kernel
-/// asks for blocks at once, or if a pipeline of two stages does not fit into
-/// `sharedLimit` bytes.
-ProducerPlan planProducer(tile::KernelOp kernel,
-                          const llvm::DenseSet<mlir::Value> &written,
-                          llvm::function_ref<bool(mlir::scf::ForOp)> multiplies,
-                          int64_t threads, int64_t sharedLimit);
+/// tiles from stages that do not depend on results. Nothing if there are no
+/// such loops, or if the kernel asks for blocks at once. How many stages there
+/// are is not set.
+ProducerPlan
+planProducer(tile::KernelOp kernel, const llvm::DenseSet<mlir::Value> &written,
+             llvm::function_ref<bool(mlir::scf::ForOp)> multiplies);
+
+/// Sets the stages and blocks of a plan for so many threads that multiply.
+/// False if a pipeline of two stages does not fit into `sharedLimit` bytes.
+bool chooseStages(ProducerPlan &plan, tile::KernelOp kernel, int64_t threads,
+                  int64_t sharedLimit);
 
 } // namespace nsa::cuda
 

@@ -25,7 +25,7 @@ static void promote(Operation *op) {
   auto buffer = AllocOp::create(
       b, op->getLoc(),
       MemDescType::get({tile.getRows(), tile.getCols()}, tile.getElementType()),
-      uint64_t(SharedShape(tile).rowBytes()));
+      uint64_t(SharedShape(tile).rowBytes()), /*offset=*/IntegerAttr());
   if (auto load = dyn_cast<LoadOp>(op))
     AsyncCopyOp::create(b, op->getLoc(), load.getRef(), load.getIndices(),
                         buffer,

@@ -20,6 +20,10 @@ mlir::Value nsa::cuda::getBuffer(mlir::Value tile) {
   return view ? mlir::Value(view.getBuffer()) : tile;
 }
 
+int64_t nsa::cuda::getOffset(mlir::Value buffer) {
+  return int64_t(*buffer.getDefiningOp<tile_gpu::AllocOp>().getOffset());
+}
+
 int64_t SharedShape::swizzleShift() const {
   return llvm::Log2_64(8 / atomVectors());
 }

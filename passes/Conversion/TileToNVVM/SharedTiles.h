@@ -46,6 +46,9 @@ struct SharedShape {
 /// The buffer that a tile in shared memory lies in; of a buffer, itself.
 mlir::Value getBuffer(mlir::Value tile);
 
+/// Where a buffer begins in shared memory.
+int64_t getOffset(mlir::Value buffer);
+
 /// Hands out pieces of a block's shared memory, first fit.
 class SharedPool {
 public:

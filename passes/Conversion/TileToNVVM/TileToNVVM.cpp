@@ -50,14 +50,42 @@ static LogicalResult verifyBuffers(KernelOp kernel) {
   return failure(result.wasInterrupted());
 }
 
+/// Buffers and scratch have offsets.
+static LogicalResult verifyOffsets(KernelOp kernel) {
+  auto refuse = [](Operation *op, StringRef what) {
+    return op->emitError("has no ")
+           << what << ", which tile-gpu-allocate-shared-memory gives it";
+  };
+  for (StringRef name : {StringRef(nsa::tile_gpu::kScratchAttr),
+                         StringRef(nsa::kSharedBytesAttr)})
+    if (!kernel->hasAttr(name))
+      return refuse(kernel, name);
+  bool isCopied = false;
+  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
+    isCopied |= op->hasAttr(nsa::tile_gpu::kPipelineAttr);
+    auto alloc = dyn_cast<nsa::tile_gpu::AllocOp>(op);
+    return alloc && !alloc->use_empty() && !alloc.getOffset()
+               ? refuse(alloc, "offset")
+               : success();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  if (kernel->hasAttr(nsa::tile_gpu::kProducerAttr) && !isCopied)
+    return kernel.emitError("has ")
+           << nsa::tile_gpu::kProducerAttr << ", but no loop with "
+           << nsa::tile_gpu::kPipelineAttr << " to copy for";
+  return success();
+}
+
 /// With `tile_gpu.threads` all tiles have layouts.
-static LogicalResult verifyLayouts(KernelOp kernel, bool hasWgmma) {
+static LogicalResult verifyKernel(KernelOp kernel, bool hasWgmma) {
   if (!kernel->hasAttr(nsa::tile_gpu::kThreadsAttr))
     return kernel.emitError("kernel @")
            << kernel.getSymName() << " has no " << nsa::tile_gpu::kThreadsAttr
            << ", which tile-gpu-assign-layouts gives it";
   return failure(failed(verifyBuffers(kernel)) ||
-                 failed(verifyMma(kernel, hasWgmma)));
+                 failed(verifyMma(kernel, hasWgmma)) ||
+                 failed(verifyOffsets(kernel)));
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow
@@ -95,10 +123,9 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         builder, module.getLoc(), bytes, /*isConstant=*/false,
         LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
         /*alignment=*/1024, unsigned(Space::Shared));
-    EmissionOptions options{stages, wgmma, producers, producerSums};
     for (KernelOp kernel : kernels) {
-      if (failed(verifyGrid(kernel)) || failed(verifyLayouts(kernel, wgmma)) ||
-          failed(KernelEmitter(kernel, options).emit(shared, sharedLimit)))
+      if (failed(verifyGrid(kernel)) || failed(verifyKernel(kernel, wgmma)) ||
+          failed(KernelEmitter(kernel).emit(shared)))
         return signalPassFailure();
       if (auto constants =
               kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kLaunchOverlapAttr);

@@ -1,10 +1,10 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --nsa-tile-to-nvvm="wgmma producer-sums=0" --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --nsa-tile-to-nvvm="wgmma producers=false" --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=FEW
-// RUN: sed 's/num_outputs/nsa.producer, num_outputs/' %s | nsa-opt - --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=ASKED
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producers=false" --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=FEW
+// RUN: sed 's/num_outputs/nsa.producer, num_outputs/' %s | nsa-opt - --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=ASKED
 // RUN: nsa-opt %s --nsa-tile-to-nvvm-llvm="wgmma producer-sums=0" --split-input-file | FileCheck %s --check-prefix=LLVM
 
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --nsa-tile-to-nvvm="wgmma producer-sums=0" --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --split-input-file --remarks-filter="tile-gpu-allocate-shared-memory" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // REMARKS: Function=attend{{.*}}warp-specialized 1 loop: 4 stages x 1024 B, 2 CTAs/SM
 // Sums of 16 registers are too few by default, unless the kernel asks for it.
