@@ -65,9 +65,14 @@ LogicalResult MemDescType::verify(function_ref<InFlightDiagnostic()> emitError,
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
     return emitError()
            << "a memdesc has rows and columns, at least one of each";
-  if (!elementType.isBF16() && !elementType.isF16())
+  if (elementType.isBF16() || elementType.isF16())
+    return success();
+  if (!elementType.isF32() && !elementType.isInteger(32))
     return emitError() << "element type " << elementType
-                       << " of a memdesc is not bf16 or f16";
+                       << " of a memdesc is not bf16, f16, f32 or i32";
+  if (shape[0] != 1 && shape[1] != 1)
+    return emitError() << "a memdesc of " << elementType
+                       << " is one row or one column";
   return success();
 }
 

@@ -31,7 +31,7 @@ def TileGPU_Dialect : Dialect {
     | on | what |
     |---|---|
     | `tile_gpu.alloc` | its offset in shared memory |
-    | `scf.for` | `tile_gpu.pipeline`, a `#tile_gpu.pipeline`: the loop copies ahead |
+    | `scf.for` | `tile_gpu.pipeline`, a `#tile_gpu.pipeline`: the loop copies ahead, which `tile-gpu-pipeline` expands |
     | `tile.kernel` | `tile_gpu.producer`, a `#tile_gpu.producer`: all of these loops are copied for by one more warpgroup |
     | `tile.kernel` | `tile_gpu.scratch`, an i64: the offset from which threads exchange elements; and `nsa.shared_bytes`, all that a block takes |
 
@@ -85,7 +85,7 @@ def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
   let summary = "a buffer in the shared memory of a block";
   let description = [{
     `!tile_gpu.memdesc<64x32xbf16>` has 64 rows and 32 columns of 16-bit
-    elements. How they lie there is an attribute of the `tile_gpu.alloc` that
+    elements; of f32 or i32 there are rows and columns. How they lie there is an attribute of the `tile_gpu.alloc` that
     makes it.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$shape,

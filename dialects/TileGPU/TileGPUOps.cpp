@@ -41,15 +41,27 @@ static LogicalResult verifySums(Operation *op) {
   return op->emitOpError("has no sums");
 }
 
-/// The tile that lies in a buffer.
+/// The tile that lies in a buffer; in one of 32-bit elements, of no layout.
 static nsa::tile::TileType getTileType(MemDescType buffer) {
-  return nsa::tile::TileType::get(
-      buffer.getShape(), buffer.getElementType(),
-      nsa::tile::SharedAttr::get(buffer.getContext()));
+  Attribute layout;
+  if (buffer.getElementType().getIntOrFloatBitWidth() == 16)
+    layout = nsa::tile::SharedAttr::get(buffer.getContext());
+  return nsa::tile::TileType::get(buffer.getShape(), buffer.getElementType(),
+                                  layout);
+}
+
+static bool isLine(MemDescType buffer) {
+  return buffer.getElementType().getIntOrFloatBitWidth() == 32;
 }
 
 LogicalResult AllocOp::verify() {
-  auto swizzle = int64_t(getSwizzle());
+  if (::isLine(getBuffer().getType()) != isLine())
+    return emitOpError(isLine() ? "has no swizzle" : "has a swizzle")
+           << ", but holds elements of "
+           << getBuffer().getType().getElementType();
+  if (isLine())
+    return success();
+  auto swizzle = int64_t(*getSwizzle());
   // Rows are filled up to whole vectors of two.
   int64_t bytes = llvm::alignTo(getBuffer().getType().getShape()[1], 16) * 2;
   if ((swizzle == 32 || swizzle == 64 || swizzle == 128) &&
@@ -62,6 +74,10 @@ LogicalResult AllocOp::verify() {
 
 nsa::tile::TileType AsyncCopyOp::getTileType() {
   return ::getTileType(getBuffer().getType());
+}
+
+bool AsyncCopyOp::isAsync() {
+  return getWidth() > 1 || ::isLine(getBuffer().getType());
 }
 
 LogicalResult AsyncCopyOp::verify() {
@@ -90,6 +106,23 @@ LogicalResult LocalViewOp::verify() {
     return success();
   return emitOpError("shows ") << getTile().getType() << ", not "
                                << ::getTileType(getBuffer().getType());
+}
+
+LogicalResult LocalLoadOp::verify() {
+  auto tile = cast<nsa::tile::TileType>(getTile().getType());
+  MemDescType buffer = getBuffer().getType();
+  if (::isLine(buffer) && tile.getShape() == buffer.getShape() &&
+      tile.getElementType() == buffer.getElementType())
+    return success();
+  return emitOpError("loads ")
+         << tile << " from " << buffer << ", not a line of the same shape";
+}
+
+void IterationOp::inferResultRanges(ArrayRef<ConstantIntRanges> ranges,
+                                    SetIntRangeFn setResultRange) {
+  APInt least = ranges[1].smin(), most = ranges[2].smax() - 1;
+  if (most.sge(least))
+    setResultRange(getResult(), ConstantIntRanges::fromSigned(least, most));
 }
 
 LogicalResult SharedAccessOp::verify() {

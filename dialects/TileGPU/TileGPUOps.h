@@ -6,6 +6,7 @@
 #include "dialects/Tile/TileOps.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Interfaces/InferIntRangeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #define GET_OP_CLASSES

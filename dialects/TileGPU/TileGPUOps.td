@@ -6,6 +6,7 @@
 include "dialects/Tile/TileTypes.td"
 include "dialects/TileGPU/TileGPUDialect.td"
 include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/InferIntRangeInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 /// Nothing moves across: each of these orders what all threads do.
@@ -30,7 +31,9 @@ def TileGPU_AllocOp : Op<TileGPU_Dialect, "alloc", []> {
     another, each row by row; within a part vectors of 16 bytes are permuted as
     TMA and wgmma do it with a swizzle of as many bytes. It is free after the
     last use of what is there. `tile-gpu-allocate-shared-memory` says where it
-    begins; in a loop with `tile_gpu.pipeline`, in the first stage.
+    begins; of several stages, the first one.
+
+    A row or a column of f32 or i32 lies there in order, without a swizzle.
 
     Example:
 
@@ -38,20 +41,30 @@ def TileGPU_AllocOp : Op<TileGPU_Dialect, "alloc", []> {
     %k = tile_gpu.alloc swizzle 128 at 4096 : !tile_gpu.memdesc<64x64xbf16>
     ```
   }];
-  let arguments = (ins I64Attr:$swizzle, OptionalAttr<I64Attr>:$offset);
+  let arguments = (ins OptionalAttr<I64Attr>:$swizzle,
+                       OptionalAttr<I64Attr>:$offset);
   let results = (outs Res<TileGPU_MemDescType, "", [MemAlloc]>:$buffer);
   let assemblyFormat = [{
-    `swizzle` $swizzle (`at` $offset^)? attr-dict `:` qualified(type($buffer))
+    (`swizzle` $swizzle^)? (`at` $offset^)? attr-dict `:`
+    qualified(type($buffer))
+  }];
+  let extraClassDeclaration = [{
+    /// Whether it is a row or a column in order.
+    bool isLine() { return !getSwizzle(); }
   }];
   let hasVerifier = 1;
 }
 
-def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", []> {
+def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
+    AttrSizedOperandSegments]> {
   let summary = "copy elements of global memory to a buffer";
   let description = [{
     The elements that `tile.load` reads at these indices. Threads move `width`
-    of them at once, 2, 4 or 8, by asynchronous copies; of one, by which there
-    are none, they load and store each.
+    of them at once, 2, 4 or 8 of 16 bits or 1 or 4 of 32, by asynchronous
+    copies; of one of 16 bits, by which there are none, they load and store each.
+
+    With `stage`, an offset in bytes, they go to one of several stages of the
+    buffer, in a group that an `async_commit` ends.
 
     Example:
 
@@ -64,15 +77,16 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", []> {
   let arguments = (ins Arg<AnyStaticShapeMemRef, "", [MemRead]>:$ref,
                        Variadic<Tile_Index>:$indices,
                        Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
-                       I64Attr:$width);
+                       Optional<I32>:$stage, I64Attr:$width);
   let assemblyFormat = [{
-    $ref `[` $indices `]` `to` $buffer `width` $width attr-dict `:` type($ref)
-    `,` `(` type($indices) `)` `to` qualified(type($buffer))
+    $ref `[` $indices `]` `to` $buffer (`stage` $stage^)? `width` $width
+    attr-dict `:` type($ref) `,` `(` type($indices) `)` `to`
+    qualified(type($buffer))
   }];
   let extraClassDeclaration = [{
     /// The tile that is copied.
     ::nsa::tile::TileType getTileType();
-    bool isAsync() { return getWidth() > 1; }
+    bool isAsync();
   }];
   let hasVerifier = 1;
 }
@@ -104,12 +118,79 @@ def TileGPU_LocalViewOp : Op<TileGPU_Dialect, "local_view", [Pure]> {
     %t = tile_gpu.local_view %k : !tile_gpu.memdesc<64x64xbf16> -> !tile.tile<64x64xbf16, #tile.shared>
     ```
   }];
-  let arguments = (ins TileGPU_MemDescType:$buffer);
+  let arguments = (ins TileGPU_MemDescType:$buffer, Optional<I32>:$stage);
   let results = (outs Tile_AnyTile:$tile);
   let assemblyFormat = [{
-    $buffer attr-dict `:` qualified(type($buffer)) `->` qualified(type($tile))
+    $buffer (`stage` $stage^)? attr-dict `:` qualified(type($buffer)) `->`
+    qualified(type($tile))
   }];
   let hasVerifier = 1;
+}
+
+def TileGPU_LocalLoadOp : Op<TileGPU_Dialect, "local_load", []> {
+  let summary = "load a row or a column from a buffer";
+  let description = [{
+    Of a row, threads may load the elements where they use them.
+
+    Example:
+
+    ```mlir
+    %l = tile_gpu.local_load %b stage %s : !tile_gpu.memdesc<1x64xf32> -> !tile.tile<1x64xf32, #tile.mma<warps = 4>>
+    ```
+  }];
+  let arguments = (ins Arg<TileGPU_MemDescType, "", [MemRead]>:$buffer,
+                       Optional<I32>:$stage);
+  let results = (outs Tile_AnyTile:$tile);
+  let assemblyFormat = [{
+    $buffer (`stage` $stage^)? attr-dict `:` qualified(type($buffer)) `->`
+    qualified(type($tile))
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Copies ahead
+//===----------------------------------------------------------------------===//
+
+def TileGPU_IterationOp : Op<TileGPU_Dialect, "iteration", [
+    Pure, DeclareOpInterfaceMethods<InferIntRangeInterface,
+                                    ["inferResultRanges"]>]> {
+  let summary = "the induction variable of another iteration";
+  let description = [{
+    `value`, which is used only where it is at least `lower` and less than
+    `upper`, as the loop's own induction variable.
+
+    Example:
+
+    ```mlir
+    %n = tile_gpu.iteration %next from %lower to %upper
+    ```
+  }];
+  let arguments = (ins I32:$value, I32:$lower, I32:$upper);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$value `from` $lower `to` $upper attr-dict";
+}
+
+def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
+    NoTerminator, NoRegionArguments, SingleBlock]> {
+  let summary = "copies for a later iteration, where there is one";
+  let description = [{
+    The condition is the same in all threads. Nothing in it waits: the copies
+    are a group that the next `async_commit` ends.
+
+    Example:
+
+    ```mlir
+    tile_gpu.copy_if %more {
+      tile_gpu.async_copy %x[%n, %c] to %k stage %s width 8
+          : memref<64x16xbf16>, (!tile.tile<16x1xi32, #tile.rematerialized>, !tile.tile<1x16xi32, #tile.rematerialized>)
+          to !tile_gpu.memdesc<16x16xbf16>
+    }
+    ```
+  }];
+  let arguments = (ins I1:$condition);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$condition $body attr-dict";
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,6 +30,8 @@ int64_t nsa::cuda::getDivisor(Value value, int64_t most) {
     return std::min(getDivisor(loop.getLowerBound(), most),
                     getDivisor(loop.getStep(), most));
   Operation *def = value.getDefiningOp();
+  if (auto iteration = dyn_cast_or_null<nsa::tile_gpu::IterationOp>(def))
+    return getDivisor(iteration.getValue(), most);
   if (isa_and_nonnull<arith::MulIOp>(def))
     return std::min(most, getDivisor(def->getOperand(0), most) *
                               getDivisor(def->getOperand(1), most));

@@ -18,7 +18,7 @@ void KernelEmitter::emitConvert(ConvertOp op) {
 
 void KernelEmitter::emitLocalStore(tile_gpu::LocalStoreOp op) {
   Value input = op.getTile();
-  SharedBuffer tile = makeSharedBuffer(op.getBuffer());
+  SharedBuffer tile = sharedBufferOf(op.getBuffer());
   markShared(op.getBuffer(), tile_gpu::SharedAccessKind::Write);
   if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked())
     return storeMma(input, tile);
@@ -98,7 +98,7 @@ void KernelEmitter::convertToMma(ConvertOp op) {
   SmallVector<Value> values;
   if (isShared(input.getType())) {
     markShared(input, tile_gpu::SharedAccessKind::Read);
-    SharedBuffer tile = sharedBuffers.at(getBuffer(input));
+    SharedBuffer tile = sharedBufferOf(input);
     if (layout.isPacked() && layout.rows > 1) {
       registers[op.getResult()] = loadMma(tile, layout);
       return;
@@ -166,7 +166,7 @@ void KernelEmitter::convertToBlocked(ConvertOp op) {
     return readBack(op.getResult(), from);
   }
   markShared(input, tile_gpu::SharedAccessKind::Read);
-  SharedBuffer tile = sharedBuffers.at(getBuffer(input));
+  SharedBuffer tile = sharedBufferOf(input);
   BlockedLayout blocked = blockedLayoutOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];
   Type element = cast<TileType>(op.getType()).getElementType();

@@ -133,7 +133,7 @@ SmallVector<Value> KernelEmitter::loadTransposedA(const SharedBuffer &tile,
 SmallVector<Value> KernelEmitter::operandA(DotOp op, int64_t s, int64_t k) {
   int64_t accWarps = MmaLayout(op.getResult()).warps;
   if (isShared(op.getA().getType())) {
-    SharedBuffer tile = sharedBuffers.at(getBuffer(op.getA()));
+    SharedBuffer tile = sharedBufferOf(op.getA());
     if (op.getTransposeA())
       return loadTransposedA(tile, accWarps, s, k);
     return loadMatrices(tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,
@@ -195,7 +195,7 @@ void KernelEmitter::emitMmaDot(DotOp op) {
   if (isShared(aType))
     markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
   markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
-  SharedBuffer rhs = sharedBuffers.at(getBuffer(op.getB()));
+  SharedBuffer rhs = sharedBufferOf(op.getB());
   SmallVector<Value> sums = registersOf(op.getAcc());
   for (int64_t k = 0; 16 * k < length; ++k) {
     SmallVector<SmallVector<Value>> lhs;

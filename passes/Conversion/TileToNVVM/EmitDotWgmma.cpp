@@ -127,7 +127,7 @@ static int64_t columnByte(const SharedShape &shape, int64_t k) {
 /// Operand a in shared memory: the rows of M-tile `s` of each warpgroup,
 /// elements `16 * k` and on of sums.
 Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
-  SharedBuffer tile = sharedBuffers.at(getBuffer(op.getA()));
+  SharedBuffer tile = sharedBufferOf(op.getA());
   const SharedShape &shape = tile.shape;
   bool across = op.getTransposeA();
   constexpr int64_t groupRows = 16 * warpsOfGroup;
@@ -144,7 +144,7 @@ Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
 }
 
 Value KernelEmitter::describeB(DotOp op, int64_t k) {
-  SharedBuffer tile = sharedBuffers.at(getBuffer(op.getB()));
+  SharedBuffer tile = sharedBufferOf(op.getB());
   bool across = !op.getTransposeB();
   return matrixDescriptor(
       tile, across,

@@ -143,8 +143,8 @@ Value KernelEmitter::deferredElement(Value row, int64_t c, Memo &memo) {
   };
   if (Value known = memo.lookup(key(c)))
     return known;
-  if (auto load = row.getDefiningOp<LoadOp>()) {
-    Value pair = loadLinePair(load, c / 2);
+  if (!row.getDefiningOp<MapOp>()) {
+    Value pair = loadLinePair(row, c / 2);
     for (int64_t i = 0; i < 2; ++i)
       memo[key(c / 2 * 2 + i)] = b.half(pair, i);
     return memo[key(c)];

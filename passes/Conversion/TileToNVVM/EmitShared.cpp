@@ -14,12 +14,15 @@ using namespace nsa::tile;
 // Memory
 //===----------------------------------------------------------------------===//
 
-const KernelEmitter::SharedBuffer &
-KernelEmitter::makeSharedBuffer(Value buffer) {
-  return sharedBuffers
-      .try_emplace(buffer,
-                   SharedBuffer{SharedShape(buffer), getOffset(buffer), {}})
-      .first->second;
+/// The buffer of a tile, or a buffer.
+KernelEmitter::SharedBuffer KernelEmitter::sharedBufferOf(Value tile) {
+  Value buffer = getBuffer(tile), stage;
+  if (auto known = sharedBuffers.find(buffer); known != sharedBuffers.end())
+    return known->second;
+  if (auto view = tile.getDefiningOp<tile_gpu::LocalViewOp>();
+      view && view.getStage())
+    stage = scalar(view.getStage());
+  return {SharedShape(buffer), getOffset(buffer), stage};
 }
 
 /// Where vector `vector` of a swizzle atom column lies within row `row` of it.
@@ -66,14 +69,20 @@ Value KernelEmitter::bufferElement(const SharedBuffer &tile, Value row,
 //===----------------------------------------------------------------------===//
 
 void KernelEmitter::emitAsyncCopy(tile_gpu::AsyncCopyOp op) {
-  // What a loop copies ahead is there.
+  if (op.getStage())
+    return op.getBuffer().getDefiningOp<tile_gpu::AllocOp>().isLine()
+               ? copyLine(op)
+               : copyVectors(op, {SharedShape(op.getBuffer()),
+                                  getOffset(op.getBuffer()),
+                                  scalar(op.getStage())});
+  // What a producer copies is there.
   if (sharedBuffers.contains(op.getBuffer()))
     return;
   for (auto [k, copy] : llvm::enumerate(producer.stationary))
     if (copy.access.op == op)
       return takeStationary(k);
   markGlobal(op);
-  const SharedBuffer &tile = makeSharedBuffer(op.getBuffer());
+  SharedBuffer tile = sharedBufferOf(op.getBuffer());
   markShared(op.getBuffer(), op.isAsync() ? tile_gpu::SharedAccessKind::Copy
                                           : tile_gpu::SharedAccessKind::Write);
   if (!op.isAsync())

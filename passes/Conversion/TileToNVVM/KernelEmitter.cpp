@@ -330,6 +330,24 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
       .Case([&](tile_gpu::LocalStoreOp store) {
         return emitLocalStore(store), success();
       })
+      .Case([&](tile_gpu::LocalLoadOp load) {
+        return readLine(load.getTile()), success();
+      })
+      .Case([&](tile_gpu::IterationOp op) {
+        scalars.map(op.getResult(), scalar(op.getValue()));
+        return success();
+      })
+      .Case([&](tile_gpu::CopyIfOp op) {
+        b.ifThen(scalar(op.getCondition()), [&] {
+          for (Operation &inner : op.getBody().front())
+            (void)emitOp(&inner);
+        });
+        return success();
+      })
+      .Case<tile_gpu::GlobalAccessOp, tile_gpu::SharedAccessOp,
+            tile_gpu::AsyncCommitOp, tile_gpu::AsyncWaitOp,
+            tile_gpu::BarrierOp>(
+          [&](auto sync) { return b.clone(*sync, scalars), success(); })
       .Case([&](StoreOp store) {
         if (hasMmaLayout(store.getValue().getType()))
           return emitMmaStore(store), success();
@@ -451,8 +469,6 @@ LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   if (producer.loops.contains(op))
     return emitConsumerLoop(op);
-  if (op->hasAttr(tile_gpu::kPipelineAttr))
-    return emitPipelinedFor(op, findPrefetch(op, written));
   return emitPlainLoop(op);
 }
 

@@ -249,7 +249,7 @@ private:
     /// Bytes to add for one of several stages; null if there is one only.
     mlir::Value stage;
   };
-  const SharedBuffer &makeSharedBuffer(mlir::Value buffer);
+  SharedBuffer sharedBufferOf(mlir::Value tile);
   mlir::Value bufferAddress(const SharedBuffer &tile, mlir::Value row,
                             mlir::Value vector);
   mlir::Value swizzle(const SharedShape &shape, mlir::Value row,
@@ -267,18 +267,16 @@ private:
   void copyElements(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
 
   // EmitPipeline.cpp
-  void beginPipeline(mlir::scf::ForOp loop, const Prefetch &prefetch);
-  void endPipeline();
-  void selectStage(mlir::Value stage);
-  void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
-                 mlir::Value iteration, mlir::Value stage);
-  void beginStage();
-  mlir::Value stagedAddress(tile::LoadOp load, mlir::Value bytes);
-  void copyLine(tile::LoadOp load);
-  void readLine(tile::LoadOp load);
-  mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
-  mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
-                                       const Prefetch &prefetch);
+  /// Where rows and columns lie that a loop has copied.
+  struct StagedVector {
+    int64_t offset;
+    mlir::Value stage;
+  };
+  StagedVector stagedVectorOf(mlir::Value line);
+  mlir::Value stagedAddress(const StagedVector &line, mlir::Value bytes);
+  void copyLine(tile_gpu::AsyncCopyOp op);
+  void readLine(mlir::Value line);
+  mlir::Value loadLinePair(mlir::Value line, int64_t pair);
 
   // EmitProducer.cpp
   void planRoles();
@@ -407,21 +405,6 @@ private:
   mlir::Value warpgroupNumber, sharedStartUnits;
   /// What is emitted when a dot has been issued.
   llvm::DenseMap<mlir::Operation *, std::function<void()>> afterDot;
-  /// Loops that copy ahead, from the outermost in: what they copy, and the
-  /// memory of that.
-  struct Pipeline {
-    llvm::SmallVector<tile_gpu::AsyncCopyOp> copies;
-    llvm::SmallVector<tile::LoadOp> lines;
-    /// Where the first of `depth` stages is, and the bytes of each.
-    int64_t offset, bytes;
-    unsigned depth;
-  };
-  llvm::SmallVector<Pipeline> pipelines;
-  /// Where rows and columns lie that a loop has copied.
-  struct StagedVector {
-    int64_t offset;
-    mlir::Value stage;
-  };
   llvm::DenseMap<mlir::Value, StagedVector> stagedVectors;
   /// Rows that are read from there, or computed of that, where they are used.
   llvm::DenseSet<mlir::Value> deferred;

@@ -76,7 +76,7 @@ void KernelEmitter::markGlobal(Operation *op) {
 }
 
 void KernelEmitter::markShared(Value tile, tile_gpu::SharedAccessKind kind) {
-  const SharedBuffer &buffer = sharedBuffers.at(getBuffer(tile));
+  SharedBuffer buffer = sharedBufferOf(tile);
   tile_gpu::SharedAccessOp::create(b, kind, buffer.shape.bytes(),
                                    buffer.offset);
 }

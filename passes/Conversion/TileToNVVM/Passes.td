@@ -184,6 +184,43 @@ def TileGPUAllocateSharedMemory
   ];
 }
 
+def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
+  let summary = "Copy the tiles of a loop's next iterations ahead";
+  let description = [{
+    Expands loops with `tile_gpu.pipeline` in kernels without a producer. Before
+    the loop, threads begin the copies of all stages but one. An iteration waits
+    for its own, and begins those of a later one, where there is one: while the
+    first dot multiplies, if a warpgroup makes it. What the copies' indices are
+    computed from is computed once more for that. Rows and columns of f32 or i32
+    that the loop loads are copied, too, behind its tiles.
+
+    Example:
+
+    ```mlir
+    scf.for %i = %c0 to %n step %c1 : i32 {
+      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
+      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
+      ...
+    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 8192, offset = 0>}
+    // becomes
+    %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
+    tile_gpu.copy_if %any { tile_gpu.async_copy %x[%c0, %r] to %0 stage %c0 width 8 : ... }
+    tile_gpu.async_commit
+    scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0) -> i32 : i32 {
+      tile_gpu.async_wait pending 0
+      tile_gpu.barrier
+      tile_gpu.copy_if %more { tile_gpu.async_copy %x[%j, %r] to %0 stage %other width 8 : ... }
+      tile_gpu.async_commit
+      ...
+      scf.yield %other : i32
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+    "::nsa::tile_gpu::TileGPUDialect"];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{

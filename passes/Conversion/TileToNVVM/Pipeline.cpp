@@ -47,6 +47,7 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   memory.producerSums = producerSums;
   manager.nest<tile::KernelOp>().addPass(
       createTileGPUAllocateSharedMemory(memory));
+  manager.nest<tile::KernelOp>().addPass(createTileGPUPipeline());
   NSATileToNVVMOptions options;
   options.wgmma = wgmma;
   manager.addPass(createNSATileToNVVM(options));

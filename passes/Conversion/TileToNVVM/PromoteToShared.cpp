@@ -25,14 +25,16 @@ static void promote(Operation *op) {
   auto buffer = AllocOp::create(
       b, op->getLoc(),
       MemDescType::get({tile.getRows(), tile.getCols()}, tile.getElementType()),
-      uint64_t(SharedShape(tile).rowBytes()), /*offset=*/IntegerAttr());
+      b.getI64IntegerAttr(SharedShape(tile).rowBytes()),
+      /*offset=*/IntegerAttr());
   if (auto load = dyn_cast<LoadOp>(op))
     AsyncCopyOp::create(b, op->getLoc(), load.getRef(), load.getIndices(),
-                        buffer,
+                        buffer, /*stage=*/Value(),
                         uint64_t(std::max<int64_t>(getCopyWidth(load), 1)));
   else
     LocalStoreOp::create(b, op->getLoc(), op->getOperand(0), buffer);
-  op->replaceAllUsesWith(LocalViewOp::create(b, op->getLoc(), tile, buffer));
+  op->replaceAllUsesWith(LocalViewOp::create(b, op->getLoc(), tile, buffer,
+                                             /*stage=*/Value()));
 }
 
 namespace {

@@ -1,7 +1,7 @@
 //===- Scratch.h - shared memory for layout conversions ---------*- C++ -*-===//
 //
-// Threads exchange elements through scratch in shared memory, which every
-// operation that does so takes from its start. No IR is made here.
+// Layout conversions go through scratch in shared memory, which each takes from
+// its start. No IR is made here.
 //
 //===----------------------------------------------------------------------===//
 

@@ -12,7 +12,7 @@ SharedShape::SharedShape(mlir::Value buffer) {
   auto alloc = buffer.getDefiningOp<tile_gpu::AllocOp>();
   rows = alloc.getBuffer().getType().getShape()[0];
   cols = alloc.getBuffer().getType().getShape()[1];
-  swizzle = int64_t(alloc.getSwizzle());
+  swizzle = int64_t(*alloc.getSwizzle());
 }
 
 mlir::Value nsa::cuda::getBuffer(mlir::Value tile) {

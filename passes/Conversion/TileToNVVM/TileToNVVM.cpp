@@ -23,6 +23,9 @@ using namespace nsa::tile;
 /// A buffer that is read is filled before, once, in the same block.
 static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
   Value buffer = view.getBuffer();
+  // Of several stages, loops copy ahead to one while they read another.
+  if (view.getStage() && buffer.getDefiningOp<nsa::tile_gpu::AllocOp>())
+    return success();
   auto fills = llvm::make_filter_range(
       buffer.getUsers(),
       llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp, nsa::tile_gpu::LocalStoreOp>);
@@ -62,7 +65,12 @@ static LogicalResult verifyOffsets(KernelOp kernel) {
       return refuse(kernel, name);
   bool isCopied = false;
   WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
-    isCopied |= op->hasAttr(nsa::tile_gpu::kPipelineAttr);
+    if (op->hasAttr(nsa::tile_gpu::kPipelineAttr)) {
+      isCopied = true;
+      if (!kernel->hasAttr(nsa::tile_gpu::kProducerAttr))
+        return op->emitError("has ") << nsa::tile_gpu::kPipelineAttr
+                                     << ", which tile-gpu-pipeline expands";
+    }
     auto alloc = dyn_cast<nsa::tile_gpu::AllocOp>(op);
     return alloc && !alloc->use_empty() && !alloc.getOffset()
                ? refuse(alloc, "offset")

@@ -152,8 +152,29 @@ func.func private @memdesc_rank() -> !tile_gpu.memdesc<64xbf16>
 
 // -----
 
-// expected-error@+1 {{element type 'f32' of a memdesc is not bf16 or f16}}
-func.func private @memdesc_element() -> !tile_gpu.memdesc<16x64xf32>
+// expected-error@+1 {{element type 'i16' of a memdesc is not bf16, f16, f32 or i32}}
+func.func private @memdesc_element() -> !tile_gpu.memdesc<16x64xi16>
+
+// -----
+
+// expected-error@+1 {{a memdesc of 'f32' is one row or one column}}
+func.func private @memdesc_lines() -> !tile_gpu.memdesc<16x64xf32>
+
+// -----
+
+func.func @swizzled_line() {
+  // expected-error@+1 {{'tile_gpu.alloc' op has a swizzle, but holds elements of 'f32'}}
+  %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<1x64xf32>
+  return
+}
+
+// -----
+
+func.func @loaded_tile(%b: !tile_gpu.memdesc<1x64xf32>) {
+  // expected-error@+1 {{loads '!tile.tile<64x1xf32>' from '!tile_gpu.memdesc<1x64xf32>', not a line of the same shape}}
+  %0 = tile_gpu.local_load %b : !tile_gpu.memdesc<1x64xf32> -> !tile.tile<64x1xf32>
+  return
+}
 
 // -----
 

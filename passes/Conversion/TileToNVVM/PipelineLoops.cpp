@@ -1,0 +1,234 @@
+//===- PipelineLoops.cpp - loops that copy ahead --------------------------===//
+//
+// A loop's buffers have several stages. While an iteration computes on one,
+// threads' copies fill the others for those that follow.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/IRMapping.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_TILEGPUPIPELINE
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+using namespace nsa::tile_gpu;
+
+namespace {
+/// Expands one loop.
+class LoopPipeliner {
+public:
+  LoopPipeliner(scf::ForOp loop, PipelineAttr plan,
+                const llvm::DenseSet<Value> &written)
+      : loop(loop), plan(plan), prefetch(findPrefetch(loop, written)),
+        b(loop.getLoc(), loop) {}
+
+  void run();
+
+private:
+  void makeLines();
+  void makePrologue();
+  void makeBody(scf::ForOp staged);
+  void copyAhead(scf::ForOp from, Value iteration, Value stage);
+  void markStages(SharedAccessKind kind);
+
+  scf::ForOp loop;
+  PipelineAttr plan;
+  Prefetch prefetch;
+  ThreadBuilder b;
+  SmallVector<AsyncCopyOp> copies;
+};
+} // namespace
+
+/// Whether something in `op` reads tiles that stay in shared memory.
+static bool readsSharedBuffers(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return llvm::any_of(inner->getOperandTypes(), isShared)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// How many elements of a row or a column a copy can move at once.
+static int64_t getLineWidth(LoadOp load) {
+  auto type = cast<TileType>(load.getType());
+  bool isWide = type.getRows() == 1 && type.getCols() % 4 == 0 &&
+                getAccessWidth(load.getRef(), load.getIndices(), 4) == 4;
+  return isWide ? 4 : 1;
+}
+
+/// Makes buffers of lines, behind those of tiles.
+void LoopPipeliner::makeLines() {
+  int64_t offset = plan.getOffset();
+  for (AsyncCopyOp copy : prefetch.copies) {
+    copy.getBuffer().getDefiningOp()->moveBefore(loop);
+    offset += getPlaceBytes(copy.getBuffer());
+    copies.push_back(copy);
+  }
+  for (LoadOp load : prefetch.lines) {
+    auto type = cast<TileType>(load.getType());
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(loop);
+    auto line =
+        AllocOp::create(b,
+                        MemDescType::get({type.getRows(), type.getCols()},
+                                         type.getElementType()),
+                        IntegerAttr(), b.getI64IntegerAttr(offset));
+    offset += getPlaceBytes(load.getResult());
+    b.setInsertionPoint(load);
+    copies.push_back(AsyncCopyOp::create(b, load.getRef(), load.getIndices(),
+                                         line, /*stage=*/Value(),
+                                         uint64_t(getLineWidth(load))));
+    auto read = LocalLoadOp::create(b, type, line, /*stage=*/Value());
+    load.replaceAllUsesWith(read.getTile());
+    load.erase();
+  }
+}
+
+/// Says that any of the stages is accessed.
+void LoopPipeliner::markStages(SharedAccessKind kind) {
+  SharedAccessOp::create(b, kind, uint64_t(plan.getStages() * plan.getBytes()),
+                         uint64_t(plan.getOffset()));
+}
+
+/// Copies the tiles of an iteration of `from` into `stage`, if there is one.
+void LoopPipeliner::copyAhead(scf::ForOp from, Value iteration, Value stage) {
+  Value exists = b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt,
+                                               iteration, from.getUpperBound());
+  auto branch = CopyIfOp::create(b, exists);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&branch.getBody().emplaceBlock());
+  IRMapping mapping;
+  mapping.map(from.getInductionVar(),
+              IterationOp::create(b, b.getI32Type(), iteration,
+                                  from.getLowerBound(), from.getUpperBound())
+                  .getResult());
+  for (Operation *op : prefetch.addresses)
+    b.clone(*op, mapping);
+  for (AsyncCopyOp copy : copies)
+    cast<AsyncCopyOp>(b.clone(*copy, mapping)).getStageMutable().assign(stage);
+}
+
+/// All stages but one are on their way before the loop.
+void LoopPipeliner::makePrologue() {
+  // What the loop reads of shared memory counts as read before it.
+  if (readsSharedBuffers(loop))
+    markStages(SharedAccessKind::Read);
+  markStages(SharedAccessKind::Copy);
+  for (int64_t k = 0; k + 1 < plan.getStages(); ++k) {
+    copyAhead(loop, b.add(loop.getLowerBound(), b.mul(loop.getStep(), k)),
+              b.i32(k * plan.getBytes()));
+    AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
+  }
+}
+
+/// The stages before and behind `stage` in a pipeline whose last one is at
+/// `last`.
+static std::pair<Value, Value> neighbours(ThreadBuilder &b, Value stage,
+                                          int64_t last, int64_t bytes) {
+  if (last == bytes) {
+    Value other = arith::SubIOp::create(b, b.i32(bytes), stage);
+    return {other, other};
+  }
+  Value isFirst =
+      b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, stage, b.i32(0));
+  Value isLast = b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, stage,
+                                               b.i32(last));
+  return {b.select(isFirst, b.i32(last), b.add(stage, -bytes)),
+          b.select(isLast, b.i32(0), b.add(stage, bytes))};
+}
+
+/// The copies of this iteration are there, and nobody reads what the one before
+/// read. Those of a later one are issued then, or while the first dot of a
+/// warpgroup multiplies.
+void LoopPipeliner::makeBody(scf::ForOp staged) {
+  int64_t ahead = plan.getStages() - 1;
+  Block *body = staged.getBody();
+  Value stage = body->getArguments().back();
+  b.setInsertionPointToStart(body);
+  auto [before, after] =
+      neighbours(b, stage, ahead * plan.getBytes(), plan.getBytes());
+  for (AsyncCopyOp copy : copies)
+    GlobalAccessOp::create(b, AccessKind::Read, getArgument(copy.getRef()),
+                           IntegerAttr());
+  AsyncWaitOp::create(b, int32_t(ahead - 1));
+  for (AsyncCopyOp copy : copies) {
+    auto alloc = copy.getBuffer().getDefiningOp<AllocOp>();
+    if (!alloc.isLine())
+      SharedAccessOp::create(b, SharedAccessKind::Arrive,
+                             uint64_t(SharedShape(copy.getBuffer()).bytes()),
+                             *alloc.getOffset());
+  }
+  BarrierOp::create(b, IntegerAttr());
+  Value iteration =
+      b.add(staged.getInductionVar(), b.mul(staged.getStep(), ahead));
+  if (DotOp first = findFirstDot(staged))
+    b.setInsertionPointAfter(first);
+  copyAhead(staged, iteration, before);
+  AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
+  for (AsyncCopyOp copy : copies) {
+    for (Operation *user : copy.getBuffer().getUsers())
+      if (staged->isProperAncestor(user)) {
+        if (auto view = dyn_cast<LocalViewOp>(user))
+          view.getStageMutable().assign(stage);
+        else if (auto read = dyn_cast<LocalLoadOp>(user))
+          read.getStageMutable().assign(stage);
+      }
+    copy.erase();
+  }
+  auto yield = cast<scf::YieldOp>(body->getTerminator());
+  yield.getResultsMutable().append(after);
+}
+
+void LoopPipeliner::run() {
+  makeLines();
+  makePrologue();
+  SmallVector<Value> inits(loop.getInitArgs());
+  inits.push_back(b.i32(0));
+  auto staged = scf::ForOp::create(b, loop.getLowerBound(),
+                                   loop.getUpperBound(), loop.getStep(), inits);
+  for (NamedAttribute attribute : loop->getDiscardableAttrs())
+    if (attribute.getName() != kPipelineAttr)
+      staged->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  Block *body = staged.getBody();
+  body->getOperations().splice(body->end(), loop.getBody()->getOperations());
+  for (auto [from, to] :
+       llvm::zip(loop.getBody()->getArguments(), body->getArguments()))
+    from.replaceAllUsesWith(to);
+  for (auto [from, to] : llvm::zip(loop.getResults(), staged.getResults()))
+    from.replaceAllUsesWith(to);
+  OpBuilder::InsertionGuard guard(b);
+  makeBody(staged);
+  b.setInsertionPointAfter(staged);
+  markStages(SharedAccessKind::Read);
+  loop.erase();
+}
+
+namespace {
+struct Pipeline : nsa::impl::TileGPUPipelineBase<Pipeline> {
+  void runOnOperation() override {
+    KernelOp kernel = getOperation();
+    if (kernel->hasAttr(kProducerAttr))
+      return;
+    llvm::DenseSet<Value> written = getWrittenArguments(kernel);
+    SmallVector<std::pair<scf::ForOp, PipelineAttr>> loops;
+    kernel.walk([&](scf::ForOp loop) {
+      if (auto plan = loop->getAttrOfType<PipelineAttr>(kPipelineAttr))
+        loops.emplace_back(loop, plan);
+    });
+    for (auto [loop, plan] : loops)
+      LoopPipeliner(loop, plan, written).run();
+  }
+};
+} // namespace
