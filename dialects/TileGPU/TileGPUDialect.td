@@ -124,6 +124,14 @@ def TileGPU_ProducerAttr : TileGPU_Attr<"Producer", "producer"> {
   let parameters = (ins "int64_t":$barriers, "int64_t":$blocks);
 }
 
+def TileGPU_MBarriersType : TypeDef<TileGPU_Dialect, "MBarriers"> {
+  let mnemonic = "mbarriers";
+  let summary = "mbarriers in sequence in the shared memory of a block";
+  let parameters = (ins "int64_t":$count);
+  let assemblyFormat = "`<` $count `>`";
+  let genVerifyDecl = 1;
+}
+
 def TileGPU_MmaAttr : TileGPU_Attr<"Mma", "mma"> {
   let summary = "the instructions that multiply tiles on tensor cores";
   let description = [{

@@ -125,6 +125,22 @@ void IterationOp::inferResultRanges(ArrayRef<ConstantIntRanges> ranges,
     setResultRange(getResult(), ConstantIntRanges::fromSigned(least, most));
 }
 
+LogicalResult MBarriersOp::verify() {
+  if (int64_t(getArrivals()) >= 1)
+    return success();
+  return emitOpError("is passed after ")
+         << getArrivals() << " arrivals, less than 1";
+}
+
+LogicalResult WarpSpecializeOp::verify() {
+  std::optional<ArrayRef<int64_t>> registers = getRegisters();
+  if (registers.has_value() == getLaunchRegisters().has_value() &&
+      (!registers || registers->size() == 2))
+    return success();
+  return emitOpError("hands over registers, but does not say how many a thread "
+                     "has at launch, as a producer and as a consumer");
+}
+
 LogicalResult SharedAccessOp::verify() {
   return verifyPiece(*this, getBytes(), getOffset());
 }

@@ -194,6 +194,158 @@ def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
 }
 
 //===----------------------------------------------------------------------===//
+// Warp specialization
+//===----------------------------------------------------------------------===//
+
+def TileGPU_MBarriersOp : Op<TileGPU_Dialect, "mbarriers", [Pure]> {
+  let summary = "mbarriers, each passed after so many arrivals";
+  let description = [{
+    They lie at `offset` in shared memory, 8 bytes each.
+
+    Example:
+
+    ```mlir
+    %full = tile_gpu.mbarriers arrivals 1 at 65536 : !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins I64Attr:$arrivals, I64Attr:$offset);
+  let results = (outs TileGPU_MBarriersType:$barriers);
+  let assemblyFormat = [{
+    `arrivals` $arrivals `at` $offset attr-dict `:` qualified(type($barriers))
+  }];
+  let hasVerifier = 1;
+}
+
+def TileGPU_MBarrierInitOp : TileGPU_Op<"mbarrier_init"> {
+  let summary = "initialize mbarriers before any thread uses them";
+  let description = [{
+    One thread does, and all wait for it: those of stages that are full, of
+    stages that are empty, and of tiles that are loaded once.
+
+    Example:
+
+    ```mlir
+    tile_gpu.mbarrier_init %full, %empty : !tile_gpu.mbarriers<4>, !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins TileGPU_MBarriersType:$full, TileGPU_MBarriersType:$empty,
+                       Optional<TileGPU_MBarriersType>:$kept);
+  let assemblyFormat = [{
+    $full `,` $empty (`,` $kept^)? attr-dict `:` qualified(type($full)) `,`
+    qualified(type($empty)) (`,` qualified(type($kept))^)?
+  }];
+}
+
+def TileGPU_MBarrierWaitOp : TileGPU_Op<"mbarrier_wait"> {
+  let summary = "wait until a phase of an mbarrier is over";
+  let description = [{
+    The phase of this parity, 0 for the first one.
+
+    Example:
+
+    ```mlir
+    tile_gpu.mbarrier_wait %full[%stage] parity %phase : !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index, I32:$parity);
+  let assemblyFormat = [{
+    $barriers `[` $index `]` `parity` $parity attr-dict `:`
+    qualified(type($barriers))
+  }];
+}
+
+def TileGPU_MBarrierExpectOp : TileGPU_Op<"mbarrier_expect"> {
+  let summary = "arrive at an mbarrier, which so many bytes are going to reach";
+  let description = [{
+    Example:
+
+    ```mlir
+    tile_gpu.mbarrier_expect %full[%stage] bytes 16384 : !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index,
+                       I64Attr:$bytes);
+  let assemblyFormat = [{
+    $barriers `[` $index `]` `bytes` $bytes attr-dict `:`
+    qualified(type($barriers))
+  }];
+}
+
+def TileGPU_MBarrierArriveOp : TileGPU_Op<"mbarrier_arrive"> {
+  let summary = "a warp has read what is in a stage";
+  let description = [{
+    All of its threads have: one arrives for them, with a condition where that
+    holds.
+
+    Example:
+
+    ```mlir
+    tile_gpu.mbarrier_arrive %empty[%stage] if %later : !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index,
+                       Optional<I1>:$condition);
+  let assemblyFormat = [{
+    $barriers `[` $index `]` (`if` $condition^)? attr-dict `:`
+    qualified(type($barriers))
+  }];
+}
+
+def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegments]> {
+  let summary = "load a tile by TMA to a buffer, or to a stage of it";
+  let description = [{
+    By the tensor map of this number in `nsa.tensor_maps` of the kernel, from
+    coordinates that begin with the innermost one. Its bytes arrive at an
+    mbarrier. With `evict_last` the cache is to keep them long.
+
+    Example:
+
+    ```mlir
+    tile_gpu.tma_load map 0[%c0, %head, %key, %batch] to %k stage %s signals %full[%stage] evict_last
+        : !tile_gpu.memdesc<64x64xbf16>, !tile_gpu.mbarriers<4>
+    ```
+  }];
+  let arguments = (ins I64Attr:$map, Variadic<I32>:$start,
+                       Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
+                       Optional<I32>:$stage, TileGPU_MBarriersType:$barriers,
+                       I32:$index, UnitAttr:$evict_last);
+  let assemblyFormat = [{
+    `map` $map `[` $start `]` `to` $buffer (`stage` $stage^)? `signals`
+    $barriers `[` $index `]` (`evict_last` $evict_last^)? attr-dict `:`
+    qualified(type($buffer)) `,` qualified(type($barriers))
+  }];
+}
+
+def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
+    NoTerminator, NoRegionArguments, SingleBlock]> {
+  let summary = "one warpgroup more copies for those that multiply";
+  let description = [{
+    A thread of the producer runs the first region, all threads of the others the
+    second one; `blocks` are to run on a multiprocessor at once. Where registers
+    are handed over, a thread has `launch` of them when the kernel starts, and
+    then those of its role.
+
+    Example:
+
+    ```mlir
+    tile_gpu.warp_specialize blocks 1 launch 168 registers [24, 240] producer {
+      tile_gpu.mbarrier_expect %full[%stage] bytes 16384 : !tile_gpu.mbarriers<4>
+    } consumer {
+      tile_gpu.mbarrier_wait %full[%stage] parity %phase : !tile_gpu.mbarriers<4>
+    }
+    ```
+  }];
+  let arguments = (ins I64Attr:$blocks, OptionalAttr<I64Attr>:$launch_registers,
+                       OptionalAttr<DenseI64ArrayAttr>:$registers);
+  let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumer);
+  let assemblyFormat = [{
+    `blocks` $blocks (`launch` $launch_registers^ `registers` $registers)?
+    `producer` $producer `consumer` $consumer attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Accesses
 //===----------------------------------------------------------------------===//
 

@@ -227,8 +227,6 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   registers[op.getResult()] = tile_gpu::WgmmaCommitOp::create(
                                   b, TypeRange(ValueRange(results)), results)
                                   ->getResults();
-  if (std::function<void()> next = afterDot.lookup(op))
-    next();
 }
 
 /// What uses the sums of a block waits for them in it.
@@ -238,9 +236,10 @@ void KernelEmitter::awaitWgmma() {
 }
 
 /// What an operation with a region does with its surroundings shows in its
-/// operands, or it is a loop or a branch.
+/// operands, or it is a loop or a branch. Where a stage is free again, dots
+/// have read it.
 void KernelEmitter::awaitOperands(Operation *op) {
-  if (isa<scf::ForOp, scf::IfOp>(op))
+  if (isa<scf::ForOp, scf::IfOp, tile_gpu::MBarrierArriveOp>(op))
     return awaitWgmma();
   for (Value operand : op->getOperands()) {
     auto known = registers.find(operand);

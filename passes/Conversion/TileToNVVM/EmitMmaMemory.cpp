@@ -81,8 +81,6 @@ Value KernelEmitter::loadPair(Value ref, const Address &address) {
 }
 
 void KernelEmitter::emitMmaLoad(LoadOp op) {
-  if (stagedVectors.contains(op.getResult()))
-    return readLine(op.getResult());
   markGlobal(op);
   MmaLayout layout(cast<TileType>(op.getType()));
   SmallVector<Value> values;

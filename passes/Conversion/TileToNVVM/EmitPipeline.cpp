@@ -22,9 +22,8 @@ Value KernelEmitter::stagedAddress(const StagedVector &line, Value bytes) {
 
 /// Where a line lies that has been copied.
 KernelEmitter::StagedVector KernelEmitter::stagedVectorOf(Value line) {
-  if (auto read = line.getDefiningOp<tile_gpu::LocalLoadOp>())
-    return {getOffset(read.getBuffer()), scalar(read.getStage())};
-  return stagedVectors.at(line);
+  auto read = line.getDefiningOp<tile_gpu::LocalLoadOp>();
+  return {getOffset(read.getBuffer()), scalar(read.getStage())};
 }
 
 /// The elements that a line has in MMA tiles: those of the tile that is loaded.

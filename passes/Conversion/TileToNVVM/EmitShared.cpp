@@ -17,8 +17,6 @@ using namespace nsa::tile;
 /// The buffer of a tile, or a buffer.
 KernelEmitter::SharedBuffer KernelEmitter::sharedBufferOf(Value tile) {
   Value buffer = getBuffer(tile), stage;
-  if (auto known = sharedBuffers.find(buffer); known != sharedBuffers.end())
-    return known->second;
   if (auto view = tile.getDefiningOp<tile_gpu::LocalViewOp>();
       view && view.getStage())
     stage = scalar(view.getStage());
@@ -75,12 +73,6 @@ void KernelEmitter::emitAsyncCopy(tile_gpu::AsyncCopyOp op) {
                : copyVectors(op, {SharedShape(op.getBuffer()),
                                   getOffset(op.getBuffer()),
                                   scalar(op.getStage())});
-  // What a producer copies is there.
-  if (sharedBuffers.contains(op.getBuffer()))
-    return;
-  for (auto [k, copy] : llvm::enumerate(producer.stationary))
-    if (copy.access.op == op)
-      return takeStationary(k);
   markGlobal(op);
   SharedBuffer tile = sharedBufferOf(op.getBuffer());
   markShared(op.getBuffer(), op.isAsync() ? tile_gpu::SharedAccessKind::Copy

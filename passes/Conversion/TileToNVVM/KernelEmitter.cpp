@@ -23,8 +23,7 @@ KernelEmitter::KernelEmitter(KernelOp kernel)
       threads(kernel->getAttrOfType<IntegerAttr>(nsa::tile_gpu::kThreadsAttr)
                   .getInt()),
       b(kernel.getLoc(), kernel.getContext()), bounds(kernel),
-      warps(hasMmaTiles(kernel) ? threads / 32 : 0),
-      written(getWrittenArguments(kernel)) {}
+      warps(hasMmaTiles(kernel) ? threads / 32 : 0) {}
 
 /// How many registers of a thread the assembler may use: left to itself it
 /// spills some to run more blocks at once. All that a thread can have, or a few
@@ -48,8 +47,9 @@ LLVM::LLVMFuncOp KernelEmitter::createFunction() {
   auto global =
       LLVM::LLVMPointerType::get(kernel.getContext(), unsigned(Space::Global));
   SmallVector<Type> parameters(kernel.getNumArguments(), global);
-  parameters.append(producer.maps.size(),
-                    LLVM::LLVMPointerType::get(kernel.getContext()));
+  if (auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr))
+    parameters.append(maps.size(),
+                      LLVM::LLVMPointerType::get(kernel.getContext()));
   if (!bounds.getExtents().empty())
     parameters.append(nsa::kNumExtents, b.getI64Type());
   auto type = LLVM::LLVMFunctionType::get(
@@ -69,7 +69,6 @@ LLVM::LLVMFuncOp KernelEmitter::createFunction() {
 }
 
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory) {
-  planRoles();
   b.setInsertionPoint(kernel);
   LLVM::LLVMFuncOp func = createFunction();
   tid = b.threadId();
@@ -81,14 +80,17 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory) {
         b.address(sharedBase, b.i32(offset.getInt()), b.getI8Type());
     startEnd = conversionBase.getDefiningOp();
   }
-  if (failed(producer.empty() ? emitBlock(kernel.getBody().front())
-                              : emitRoles(func)))
+  if (failed(emitBlock(kernel.getBody().front())))
     return failure();
   LLVM::ReturnOp::create(b, ValueRange());
+  bool hasRoles =
+      !kernel.getBody().front().getOps<tile_gpu::WarpSpecializeOp>().empty();
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                b.getDenseI32ArrayAttr({int32_t(getBlockThreads()), 1, 1}));
-  if (warps && producer.empty())
+  func->setAttr(
+      NVVM::NVVMDialect::getReqntidAttrName(),
+      b.getDenseI32ArrayAttr(
+          {int32_t(threads + (hasRoles ? kProducerThreads : 0)), 1, 1}));
+  if (warps && !hasRoles)
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                   b.getI32IntegerAttr(getRegisterLimit(kernel, threads)));
   func->setAttr(kSharedBytesAttr, kernel->getAttr(kSharedBytesAttr));
@@ -283,10 +285,10 @@ Value KernelEmitter::element(const Source &source, int64_t k, Value row,
 //===----------------------------------------------------------------------===//
 
 LogicalResult KernelEmitter::emitBlock(Block &block) {
-  for (Operation &op : block.without_terminator()) {
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      break;
     b.setLoc(op.getLoc());
-    if (peeled.contains(&op))
-      continue;
     awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
@@ -322,8 +324,24 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
           return emitMmaLoad(load), success();
         return emitLoad(load), success();
       })
-      .Case<tile_gpu::AllocOp, tile_gpu::LocalViewOp>(
+      .Case<tile_gpu::AllocOp, tile_gpu::LocalViewOp, tile_gpu::MBarriersOp>(
           [](auto) { return success(); })
+      .Case([&](tile_gpu::WarpSpecializeOp roles) { return emitRoles(roles); })
+      .Case([&](tile_gpu::MBarrierInitOp init) {
+        return emitMBarrierInit(init), success();
+      })
+      .Case([&](tile_gpu::MBarrierWaitOp wait) {
+        return emitMBarrierWait(wait), success();
+      })
+      .Case([&](tile_gpu::MBarrierExpectOp expect) {
+        return emitMBarrierExpect(expect), success();
+      })
+      .Case([&](tile_gpu::MBarrierArriveOp arrive) {
+        return emitMBarrierArrive(arrive), success();
+      })
+      .Case([&](tile_gpu::TmaLoadOp load) {
+        return emitTmaLoad(load), success();
+      })
       .Case([&](tile_gpu::AsyncCopyOp copy) {
         return emitAsyncCopy(copy), success();
       })
@@ -442,34 +460,24 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
   }
 }
 
-LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
+/// One thread runs the loops of a producer alone.
+LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   LogicalResult result = success();
-  bool carriesPipeline = producer.around.contains(op);
   auto body = [&](Value i, ValueRange carried) -> SmallVector<Value> {
     scalars.map(op.getInductionVar(), i);
-    unflatten(op.getRegionIterArgs(),
-              carriesPipeline ? takePipeline(carried) : carried);
+    unflatten(op.getRegionIterArgs(), carried);
     result = emitBlock(*op.getBody());
-    if (failed(result))
-      return carried;
-    SmallVector<Value> yielded = flatten(op.getYieldedValues());
-    return carriesPipeline ? withRing(std::move(yielded)) : yielded;
+    return failed(result) ? SmallVector<Value>(carried)
+                          : flatten(op.getYieldedValues());
   };
-  SmallVector<Value> inits = flatten(op.getInitArgs());
-  if (carriesPipeline)
-    inits = withRing(std::move(inits));
-  SmallVector<Value> results =
-      b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
-             scalar(op.getStep()), inits, body, ThreadBuilder::Loop::Uniform);
+  auto roles = op->getParentOfType<tile_gpu::WarpSpecializeOp>();
+  bool isApart = roles && roles.getProducer().isAncestor(op->getParentRegion());
   unflatten(op.getResults(),
-            carriesPipeline ? takePipeline(results) : ValueRange(results));
+            b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
+                   scalar(op.getStep()), flatten(op.getInitArgs()), body,
+                   isApart ? ThreadBuilder::Loop::Own
+                           : ThreadBuilder::Loop::Uniform));
   return result;
-}
-
-LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
-  if (producer.loops.contains(op))
-    return emitConsumerLoop(op);
-  return emitPlainLoop(op);
 }
 
 LogicalResult KernelEmitter::emitIf(scf::IfOp op) {

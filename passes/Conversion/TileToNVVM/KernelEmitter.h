@@ -13,15 +13,12 @@
 #include "passes/Conversion/TileToNVVM/BlockedLayout.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
-#include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
-#include <functional>
 
 namespace nsa::cuda {
 
 struct Masks;
-struct Prefetch;
 
 /// Emits the CUDA kernel of one tile kernel, whose tiles have layouts and whose
 /// buffers have offsets.
@@ -100,7 +97,6 @@ private:
   mlir::LogicalResult emitBlock(mlir::Block &block);
   mlir::LogicalResult emitOp(mlir::Operation *op);
   mlir::LogicalResult emitFor(mlir::scf::ForOp op);
-  mlir::LogicalResult emitPlainLoop(mlir::scf::ForOp op);
   mlir::LogicalResult emitIf(mlir::scf::IfOp op);
   void emitScalarOp(mlir::Operation *op);
   void emitSelect(mlir::arith::SelectOp op);
@@ -278,55 +274,15 @@ private:
   void readLine(mlir::Value line);
   mlir::Value loadLinePair(mlir::Value line, int64_t pair);
 
-  // EmitProducer.cpp
-  void planRoles();
+  // EmitRoles.cpp
+  mlir::Value mbarrierAddress(mlir::Value barriers, mlir::Value index);
+  void emitMBarrierInit(tile_gpu::MBarrierInitOp op);
+  void emitMBarrierWait(tile_gpu::MBarrierWaitOp op);
+  void emitMBarrierExpect(tile_gpu::MBarrierExpectOp op);
+  void emitMBarrierArrive(tile_gpu::MBarrierArriveOp op);
   void addTensorMaps(mlir::LLVM::LLVMFuncOp func);
-  /// Threads of a block, the producer's included.
-  int64_t getBlockThreads() const;
-  mlir::LogicalResult emitRoles(mlir::LLVM::LLVMFuncOp func);
-  mlir::Value stageBarrier(mlir::Value stage, bool isFull);
-  void waitPhase(mlir::Value barrier, mlir::Value parity);
-  void initializeRing();
-  void advanceRing();
-  llvm::SmallVector<mlir::Value>
-  withRing(llvm::SmallVector<mlir::Value> values) const;
-  mlir::ValueRange takePipeline(mlir::ValueRange values);
-  void copyTiles(const ProducerPlan::Copy &copy, mlir::Value stage,
-                 mlir::Value barrier);
-  void emitProducerLoop(mlir::scf::ForOp loop);
-  void emitProducerBlock(mlir::Block &block);
-  mlir::Value stationaryBarrier(size_t number);
-  void copyStationary(size_t number);
-  void takeStationary(size_t number);
-
-  // EmitConsumer.cpp
-  /// A dot that is made an iteration later: the loop's value that it adds
-  /// to, and its operand a and the place of b there.
-  struct LateProduct {
-    tile::DotOp dot;
-    mlir::Value sum;
-    llvm::SmallVector<mlir::Value> a;
-    mlir::Value stage;
-  };
-  /// A loop whose tiles lie in the pipeline.
-  struct ConsumerLoop {
-    mlir::scf::ForOp op;
-    llvm::ArrayRef<ProducerPlan::Copy> copies;
-    LateProduct late;
-  };
-  void consumerRelease(mlir::Value stage);
-  void selectStage(llvm::ArrayRef<ProducerPlan::Copy> copies,
-                   mlir::Value stage);
-  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
-  emitIteration(ConsumerLoop &loop, mlir::ValueRange carried,
-                mlir::Value stage);
-  mlir::LogicalResult emitConsumerLoop(mlir::scf::ForOp loop);
-  LateProduct findLateProduct(mlir::scf::ForOp loop,
-                              llvm::ArrayRef<ProducerPlan::Copy> copies);
-  llvm::SmallVector<mlir::Value> startLate(const LateProduct &late);
-  mlir::ValueRange takeLate(LateProduct &late, mlir::ValueRange values);
-  void emitDelayedDot(const ConsumerLoop &loop, mlir::Value stage);
-  void finishLate(const ConsumerLoop &loop, mlir::Value hasIterations);
+  void emitTmaLoad(tile_gpu::TmaLoadOp op);
+  mlir::LogicalResult emitRoles(tile_gpu::WarpSpecializeOp op);
 
   // EmitConvert.cpp
   void emitConvert(tile::ConvertOp op);
@@ -399,31 +355,11 @@ private:
   /// one.
   llvm::DenseMap<int64_t, mlir::Value> threadRows, threadCols;
   mlir::Operation *startEnd = nullptr;
-  llvm::DenseMap<mlir::Value, SharedBuffer> sharedBuffers;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
   mlir::Value warpgroupNumber, sharedStartUnits;
-  /// What is emitted when a dot has been issued.
-  llvm::DenseMap<mlir::Operation *, std::function<void()>> afterDot;
-  llvm::DenseMap<mlir::Value, StagedVector> stagedVectors;
   /// Rows that are read from there, or computed of that, where they are used.
   llvm::DenseSet<mlir::Value> deferred;
-  /// Arguments that the kernel writes.
-  llvm::DenseSet<mlir::Value> written;
-
-  /// Loops for which a warpgroup of its own copies.
-  ProducerPlan producer;
-  /// What lies between it and the others: where stages and barriers are, the
-  /// parameters that describe tensors, and the next place in turn with its
-  /// phase bit.
-  struct PipelineState {
-    int64_t offset = 0, barriers = 0;
-    llvm::SmallVector<mlir::Value> maps;
-    mlir::Value stage, phase;
-  };
-  PipelineState pipelineState;
-  /// Operations that their block leaves to others.
-  llvm::DenseSet<mlir::Operation *> peeled;
 };
 
 } // namespace nsa::cuda

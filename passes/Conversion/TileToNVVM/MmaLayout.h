@@ -15,6 +15,9 @@ namespace nsa::cuda {
 
 /// Neighbouring warps that can multiply together, the first of them a multiple.
 inline constexpr int64_t warpsOfGroup = 4;
+/// Registers are handed over by whole warpgroups, so a producer is one, though
+/// one thread does its work.
+inline constexpr int64_t kProducerThreads = 32 * warpsOfGroup;
 
 bool hasMmaLayout(mlir::Type type);
 bool isShared(mlir::Type type);

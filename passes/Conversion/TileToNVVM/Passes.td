@@ -221,6 +221,51 @@ def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
     "::nsa::tile_gpu::TileGPUDialect"];
 }
 
+def TileGPUWarpSpecialize
+    : Pass<"tile-gpu-warp-specialize", "::nsa::tile::KernelOp"> {
+  let summary = "Split kernels with a producer into two roles";
+  let description = [{
+    In kernels with `tile_gpu.producer`, a thread of one more warpgroup issues the
+    loads of all loops with `tile_gpu.pipeline`, and of tiles that the kernel's
+    own block loads, by TMA; it computes the indices once more. Consumers wait at
+    mbarriers for the stages that loops carry, and say when these are free again.
+
+    The last dot of an iteration is made after the first one of the next
+    iteration, if nothing needs it before: the loop carries its operand a.
+
+    Example:
+
+    ```mlir
+    scf.for %i = %c0 to %n step %c1 iter_args(%x = %y) -> (!acc) : i32 {
+      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
+      tile_gpu.async_copy %k[%i, %r] to %0 width 8 : ...
+      ...
+    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 4, bytes = 8192, offset = 0>}
+    // becomes
+    %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
+    ...
+    tile_gpu.warp_specialize blocks 1 launch 168 registers [24, 240] producer {
+      scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0, %phase = %c0) -> (i32, i32) : i32 {
+        tile_gpu.mbarrier_wait %empty[%stage] parity %other : ...
+        tile_gpu.mbarrier_expect %full[%stage] bytes 8192 : ...
+        tile_gpu.tma_load map 0[%c0, %i] to %0 stage %bytes signals %full[%stage] evict_last : ...
+        ...
+      }
+    } consumer {
+      scf.for %i = %c0 to %n step %c1 iter_args(%x = %y, %stage = %c0, %phase = %c0) -> (!acc, i32, i32) : i32 {
+        tile_gpu.mbarrier_wait %full[%stage] parity %phase : ...
+        ...
+        tile_gpu.mbarrier_arrive %empty[%stage] : ...
+        ...
+      }
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+    "::nsa::rt::RTDialect", "::nsa::tile_gpu::TileGPUDialect"];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{

@@ -48,6 +48,7 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   manager.nest<tile::KernelOp>().addPass(
       createTileGPUAllocateSharedMemory(memory));
   manager.nest<tile::KernelOp>().addPass(createTileGPUPipeline());
+  manager.nest<tile::KernelOp>().addPass(createTileGPUWarpSpecialize());
   NSATileToNVVMOptions options;
   options.wgmma = wgmma;
   manager.addPass(createNSATileToNVVM(options));

@@ -63,9 +63,9 @@ static bool readsSharedBuffers(Operation *op) {
 /// How many elements of a row or a column a copy can move at once.
 static int64_t getLineWidth(LoadOp load) {
   auto type = cast<TileType>(load.getType());
-  bool isWide = type.getRows() == 1 && type.getCols() % 4 == 0 &&
-                getAccessWidth(load.getRef(), load.getIndices(), 4) == 4;
-  return isWide ? 4 : 1;
+  bool isVector = type.getRows() == 1 && type.getCols() % 4 == 0 &&
+                  getAccessWidth(load.getRef(), load.getIndices(), 4) == 4;
+  return isVector ? 4 : 1;
 }
 
 /// Makes buffers of lines, behind those of tiles.

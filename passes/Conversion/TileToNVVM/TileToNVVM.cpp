@@ -23,8 +23,12 @@ using namespace nsa::tile;
 /// A buffer that is read is filled before, once, in the same block.
 static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
   Value buffer = view.getBuffer();
-  // Of several stages, loops copy ahead to one while they read another.
-  if (view.getStage() && buffer.getDefiningOp<nsa::tile_gpu::AllocOp>())
+  // Of several stages, loops copy ahead to one while they read another; what a
+  // producer loads is waited for.
+  if (buffer.getDefiningOp<nsa::tile_gpu::AllocOp>() &&
+      (view.getStage() ||
+       llvm::any_of(buffer.getUsers(),
+                    llvm::IsaPred<nsa::tile_gpu::TmaLoadOp>)))
     return success();
   auto fills = llvm::make_filter_range(
       buffer.getUsers(),
@@ -63,26 +67,17 @@ static LogicalResult verifyOffsets(KernelOp kernel) {
                          StringRef(nsa::kSharedBytesAttr)})
     if (!kernel->hasAttr(name))
       return refuse(kernel, name);
-  bool isCopied = false;
   WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
-    if (op->hasAttr(nsa::tile_gpu::kPipelineAttr)) {
-      isCopied = true;
-      if (!kernel->hasAttr(nsa::tile_gpu::kProducerAttr))
-        return op->emitError("has ") << nsa::tile_gpu::kPipelineAttr
-                                     << ", which tile-gpu-pipeline expands";
-    }
+    if (op->hasAttr(nsa::tile_gpu::kPipelineAttr))
+      return op->emitError("has ")
+             << nsa::tile_gpu::kPipelineAttr
+             << ", which tile-gpu-pipeline or tile-gpu-warp-specialize expands";
     auto alloc = dyn_cast<nsa::tile_gpu::AllocOp>(op);
     return alloc && !alloc->use_empty() && !alloc.getOffset()
                ? refuse(alloc, "offset")
                : success();
   });
-  if (result.wasInterrupted())
-    return failure();
-  if (kernel->hasAttr(nsa::tile_gpu::kProducerAttr) && !isCopied)
-    return kernel.emitError("has ")
-           << nsa::tile_gpu::kProducerAttr << ", but no loop with "
-           << nsa::tile_gpu::kPipelineAttr << " to copy for";
-  return success();
+  return failure(result.wasInterrupted());
 }
 
 /// With `tile_gpu.threads` all tiles have layouts.

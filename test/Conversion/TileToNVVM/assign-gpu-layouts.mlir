@@ -2,7 +2,7 @@
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts | FileCheck %s --check-prefix=MMA
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=threads=64 | FileCheck %s --check-prefix=THREADS
 // RUN: not nsa-opt %s --tile-gpu-assign-layouts=threads=65 2>&1 | FileCheck %s --check-prefix=MANY
-// RUN: not nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --nsa-tile-to-nvvm 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm 2>&1 | FileCheck %s --check-prefix=NONE
 
 // MANY: a block cannot have 65 threads; multiples of 32 up to 1024 are possible
 // NONE: kernel @scale has no tile_gpu.threads, which tile-gpu-assign-layouts gives it

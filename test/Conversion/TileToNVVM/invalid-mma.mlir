@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --nsa-tile-to-nvvm=wgmma --split-input-file --verify-diagnostics
-// RUN: not nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --nsa-tile-to-nvvm --split-input-file 2>&1 | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --split-input-file --verify-diagnostics
+// RUN: not nsa-opt %s --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --split-input-file 2>&1 | FileCheck %s
 
 !a = !tile.tile<48x16xbf16, #tile.shared>
 tile.kernel private @none(%x: memref<48x16xbf16>)

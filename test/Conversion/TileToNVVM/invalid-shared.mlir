@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --nsa-tile-to-nvvm --split-input-file --verify-diagnostics
+// RUN: nsa-opt %s --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --split-input-file --verify-diagnostics
 
 !row = !tile.tile<16x1xi32, #tile.rematerialized>
 !col = !tile.tile<1x16xi32, #tile.rematerialized>

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=shared-limit=1000 --tile-gpu-pipeline --nsa-tile-to-nvvm --split-input-file --verify-diagnostics
+// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=shared-limit=1000 --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --split-input-file --verify-diagnostics
 
 // expected-error @below {{kernel @large needs 2176 bytes of shared memory, more than the 1000 that a block may have}}
 tile.kernel private @large(%x: memref<16x16xf32>, %z: memref<16x16xf32>)

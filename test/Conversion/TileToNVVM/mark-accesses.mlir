@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=threads=64 --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --nsa-tile-to-nvvm | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=threads=64 --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm | FileCheck %s
 
 // Threads store the elements that they have loaded themselves; all of them load
 // the number of rows. What they exchange starts anew.

@@ -1,7 +1,8 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --tile-gpu-pipeline --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producers=false" --tile-gpu-pipeline --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=FEW
-// RUN: sed 's/num_outputs/nsa.producer, num_outputs/' %s | nsa-opt - --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=ASKED
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producers=false" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=FEW
+// RUN: sed 's/num_outputs/nsa.producer, num_outputs/' %s | nsa-opt - --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=ASKED
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --tile-gpu-warp-specialize --split-input-file | FileCheck %s --check-prefix=SPLIT
 // RUN: nsa-opt %s --nsa-tile-to-nvvm-llvm="wgmma producer-sums=0" --split-input-file | FileCheck %s --check-prefix=LLVM
 
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma producer-sums=0" --split-input-file --remarks-filter="tile-gpu-allocate-shared-memory" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
@@ -70,6 +71,33 @@
 // CHECK: nvvm.mbarrier.arrive.expect_tx
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[KMAP]]
 // CHECK-NOT: cp.async
+
+// The same before code is made of it. The loop carries operand a of the delayed
+// dot and the stage of its b.
+// SPLIT-LABEL: tile.kernel private @attend
+// SPLIT: %[[FULL:[^ ]*]] = tile_gpu.mbarriers arrivals 1 at {{.*}} : !tile_gpu.mbarriers<4>
+// SPLIT: %[[EMPTY:[^ ]*]] = tile_gpu.mbarriers arrivals 4 at
+// SPLIT: %[[KEPT:[^ ]*]] = tile_gpu.mbarriers arrivals 1 at {{.*}} : !tile_gpu.mbarriers<1>
+// SPLIT: tile_gpu.mbarrier_init %[[FULL]], %[[EMPTY]], %[[KEPT]]
+// SPLIT: tile_gpu.warp_specialize blocks 2 launch 128 registers [24, 232] producer {
+// SPLIT: tile_gpu.mbarrier_expect %[[KEPT]][%{{.*}}] bytes 4096
+// SPLIT: tile_gpu.tma_load map 0
+// SPLIT: scf.for {{.*}} iter_args(%[[S:[^ ]*]] = %{{[^ ]*}}, %[[P:[^ ]*]] =
+// SPLIT: tile_gpu.mbarrier_wait %[[EMPTY]][%[[S]]]
+// SPLIT: tile_gpu.mbarrier_expect %[[FULL]][%[[S]]] bytes 1024
+// SPLIT: tile_gpu.tma_load map 1{{.*}} signals %[[FULL]][%[[S]]] evict_last
+// SPLIT: } consumer {
+// SPLIT: tile_gpu.mbarrier_wait %[[KEPT]]
+// SPLIT: scf.for {{.*}} iter_args(%[[SUM:[^ ]*]] = %{{[^ ]*}}, %[[A:[^ ]*]] = %{{[^ ]*}}, %[[BEFORE:[^ ]*]] = %{{[^ ]*}}, %[[STAGE:[^ ]*]] = %{{[^ ]*}}, %[[PHASE:[^ ]*]] =
+// SPLIT: tile_gpu.mbarrier_wait %[[FULL]][%[[STAGE]]] parity %[[PHASE]]
+// SPLIT: tile.dot {{.*}}transpose_b
+// SPLIT: arith.muli %[[BEFORE]]
+// SPLIT: tile.dot %[[A]], %{{.*}}, %[[SUM]]
+// SPLIT: tile_gpu.mbarrier_arrive %[[EMPTY]][%[[BEFORE]]] if
+// SPLIT: scf.yield
+// SPLIT: scf.if
+// SPLIT: tile.dot
+// SPLIT: tile_gpu.mbarrier_arrive %[[EMPTY]]
 
 // LLVM-LABEL: llvm.func @attend(
 // LLVM: mbarrier.try_wait.parity
