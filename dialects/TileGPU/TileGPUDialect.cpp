@@ -13,7 +13,6 @@ using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
 #include "dialects/TileGPU/TileGPUDialect.cpp.inc"
-#include "dialects/TileGPU/TileGPUEnums.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
@@ -131,7 +130,7 @@ LogicalResult MmaAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult PipelineAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t stages, int64_t bytes,
-                                   int64_t offset) {
+                                   int64_t offset, bool) {
   if (stages >= 2 && bytes > 0 && offset >= 0)
     return success();
   return emitError() << "a pipeline has 2 stages or more of at least a byte, "
@@ -210,10 +209,6 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
     return success();
   if (name == kScratchAttr && kernel && number &&
       number.getType().isInteger(64) && number.getInt() >= 0)
-    return success();
-  auto uniform = dyn_cast<StringAttr>(entry.getValue());
-  if (name == kUniformAttr && isa<scf::ForOp, scf::IfOp>(op) && uniform &&
-      (uniform == "block" || uniform == "warp"))
     return success();
   if (name == kConsumersAttr && isa<scf::IfOp>(op) && number &&
       number.getType().isInteger(32) && isBlockSize(number.getInt()))

@@ -10,8 +10,6 @@
 
 #include "dialects/TileGPU/TileGPUDialect.h.inc"
 
-#include "dialects/TileGPU/TileGPUEnums.h.inc"
-
 #define GET_TYPEDEF_CLASSES
 #include "dialects/TileGPU/TileGPUTypes.h.inc"
 
@@ -27,7 +25,6 @@ inline constexpr llvm::StringLiteral kMmaAttr = "tile_gpu.mma";
 inline constexpr llvm::StringLiteral kPipelineAttr = "tile_gpu.pipeline";
 inline constexpr llvm::StringLiteral kProducerAttr = "tile_gpu.producer";
 inline constexpr llvm::StringLiteral kScratchAttr = "tile_gpu.scratch";
-inline constexpr llvm::StringLiteral kUniformAttr = "tile_gpu.uniform";
 inline constexpr llvm::StringLiteral kConsumersAttr = "tile_gpu.consumers";
 
 /// Whether a block can have so many threads: a multiple of 32 up to 1024.

@@ -35,16 +35,13 @@ def TileGPU_Dialect : Dialect {
     | `tile.kernel` | `tile_gpu.producer`, a `#tile_gpu.producer`: all of these loops are copied for by one more warpgroup |
     | `tile.kernel` | `tile_gpu.scratch`, an i64: the offset from which threads exchange elements; and `nsa.shared_bytes`, all that a block takes |
 
-    What `nsa-tile-to-nvvm` writes on the code of the threads, for
-    `tile-gpu-insert-barriers`, which removes it:
+    What `tile-gpu-pipeline` and `tile-gpu-warp-specialize` make of these loops
+    are operations: stages that loops carry, copies ahead, roles of warpgroups and
+    their mbarriers. `tile-gpu-insert-barriers` adds barriers, fences and waits.
 
-    | on | what |
-    |---|---|
-    | `scf.for`, `scf.if` | `tile_gpu.uniform`, "block" or "warp": all threads of the block, or of each warp, run the same iterations or the same branch |
-    | `scf.if` | `tile_gpu.consumers`, an i32: the first so many threads of the block run the branch and meet at its barriers; others copy for them in the `else` |
-
-    The operations say where threads access memory (these have no effect, and
-    the same pass removes them) and where they wait.
+    `nsa-tile-to-nvvm` writes `tile_gpu.consumers` on the `scf.if` of roles, an
+    i32: the first so many threads of the block run the branch and meet at its
+    barriers. `convert-tile-gpu-to-nvvm` removes it.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -105,11 +102,13 @@ def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
   let description = [{
     What one iteration reads takes `bytes` of shared memory, and there are
     `stages` of it in sequence from `offset`: while an iteration computes on one,
-    copies fill the others for those that follow.
+    copies fill the others for those that follow: those of its own threads, or
+    with `producer` TMA loads of another warpgroup.
 
     Example: `#tile_gpu.pipeline<stages = 3, bytes = 16384, offset = 0>`
   }];
-  let parameters = (ins "int64_t":$stages, "int64_t":$bytes, "int64_t":$offset);
+  let parameters = (ins "int64_t":$stages, "int64_t":$bytes, "int64_t":$offset,
+                        DefaultValuedParameter<"bool", "false">:$producer);
 }
 
 def TileGPU_ProducerAttr : TileGPU_Attr<"Producer", "producer"> {

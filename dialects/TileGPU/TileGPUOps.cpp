@@ -10,24 +10,6 @@ using namespace nsa::tile_gpu;
 #define GET_OP_CLASSES
 #include "dialects/TileGPU/TileGPUOps.cpp.inc"
 
-/// A piece of the block's shared memory.
-static LogicalResult verifyPiece(Operation *op, int64_t bytes, int64_t offset) {
-  if (bytes > 0 && offset >= 0)
-    return success();
-  return op->emitOpError("is about ")
-         << bytes << " bytes at " << offset
-         << ", but needs at least one byte, at 0 or behind it";
-}
-
-/// The threads that wait at a barrier: all if none are named.
-static LogicalResult verifyThreads(Operation *op,
-                                   std::optional<int32_t> threads) {
-  if (!threads || isBlockSize(*threads))
-    return success();
-  return op->emitOpError("is for ")
-         << *threads << " threads, not a multiple of 32 up to 1024";
-}
-
 static LogicalResult verifyPending(Operation *op, int32_t pending) {
   if (pending >= 0)
     return success();
@@ -139,22 +121,6 @@ LogicalResult WarpSpecializeOp::verify() {
     return success();
   return emitOpError("hands over registers, but does not say how many a thread "
                      "has at launch, as a producer and as a consumer");
-}
-
-LogicalResult SharedAccessOp::verify() {
-  return verifyPiece(*this, getBytes(), getOffset());
-}
-
-LogicalResult BarrierOp::verify() { return verifyThreads(*this, getThreads()); }
-
-LogicalResult AnyThreadOp::verify() {
-  return verifyThreads(*this, getThreads());
-}
-
-LogicalResult AsyncCommitOp::verify() {
-  if (getBytes().has_value() != getOffset().has_value())
-    return emitOpError("has only one of bytes and offset");
-  return getBytes() ? verifyPiece(*this, *getBytes(), *getOffset()) : success();
 }
 
 LogicalResult AsyncWaitOp::verify() {

@@ -5,7 +5,6 @@
 
 include "dialects/Tile/TileTypes.td"
 include "dialects/TileGPU/TileGPUDialect.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/Interfaces/InferIntRangeInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -13,12 +12,6 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class TileGPU_Op<string name, list<Trait> traits = []>
     : Op<TileGPU_Dialect, name,
          !listconcat(traits, [MemoryEffects<[MemRead, MemWrite]>])>;
-
-class TileGPU_Enum<string name, string summary, list<I32EnumAttrCase> cases>
-    : I32EnumAttr<name, summary, cases> {
-  let cppNamespace = "::nsa::tile_gpu";
-  let genSpecializedAttr = 0;
-}
 
 //===----------------------------------------------------------------------===//
 // Buffers
@@ -346,103 +339,22 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
 }
 
 //===----------------------------------------------------------------------===//
-// Accesses
-//===----------------------------------------------------------------------===//
-
-def TileGPU_AccessKind
-    : TileGPU_Enum<"AccessKind", "what is done to global memory", [
-          I32EnumAttrCase<"Read", 0, "read">,
-          I32EnumAttrCase<"Write", 1, "write">]>;
-def TileGPU_AccessKindAttr
-    : EnumAttr<TileGPU_Dialect, TileGPU_AccessKind, "access">;
-
-def TileGPU_GlobalAccessOp : TileGPU_Op<"global_access"> {
-  let summary = "what follows reads or writes an argument of the kernel";
-  let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. Two accesses with the
-    same `owners` are made of the same elements by the same threads, each element
-    by one; those without are of elements that several threads have.
-
-    Example:
-
-    ```mlir
-    tile_gpu.global_access write %out owners 3 : !llvm.ptr<1>
-    ```
-  }];
-  let arguments = (ins TileGPU_AccessKindAttr:$kind, AnyType:$pointer,
-                       OptionalAttr<I64Attr>:$owners);
-  let assemblyFormat = [{
-    $kind $pointer (`owners` $owners^)? attr-dict `:` type($pointer)
-  }];
-}
-
-def TileGPU_SharedAccessKind
-    : TileGPU_Enum<"SharedAccessKind", "what is done to shared memory", [
-          I32EnumAttrCase<"Read", 0, "read">,
-          I32EnumAttrCase<"Write", 1, "write">,
-          I32EnumAttrCase<"Copy", 2, "copy">,
-          I32EnumAttrCase<"Arrive", 3, "arrive">]>;
-def TileGPU_SharedAccessKindAttr
-    : EnumAttr<TileGPU_Dialect, TileGPU_SharedAccessKind, "shared_access">;
-
-def TileGPU_SharedAccessOp : TileGPU_Op<"shared_access"> {
-  let summary = "what follows reads or writes a tile in shared memory";
-  let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. Of a tile that has
-    several stages, `offset` is that of the first one.
-
-    | kind | what threads do |
-    |---|---|
-    | `read` | read elements that any of them may have written |
-    | `write` | store elements |
-    | `copy` | start asynchronous copies, which `async_commit` ends a group of |
-    | `arrive` | nothing: each has awaited its own copies, by `async_wait` |
-
-    Example:
-
-    ```mlir
-    tile_gpu.shared_access read 8192 bytes at 1024
-    ```
-  }];
-  let arguments = (ins TileGPU_SharedAccessKindAttr:$kind, I64Attr:$bytes,
-                       I64Attr:$offset);
-  let assemblyFormat = "$kind $bytes `bytes` `at` $offset attr-dict";
-  let hasVerifier = 1;
-}
-
-def TileGPU_ReuseOp : TileGPU_Op<"reuse"> {
-  let summary = "the layout-conversion scratch is written next";
-  let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. The scratch of layout conversions
-    lies behind the tiles in shared memory; each conversion starts anew there.
-
-    Example:
-
-    ```mlir
-    tile_gpu.reuse
-    ```
-  }];
-  let assemblyFormat = "attr-dict";
-}
-
-//===----------------------------------------------------------------------===//
 // Synchronization
 //===----------------------------------------------------------------------===//
 
 def TileGPU_BarrierOp : TileGPU_Op<"barrier"> {
   let summary = "all threads of the block wait for each other";
   let description = [{
-    With `threads` the first so many, which all come by, and no others.
+    Of a warp-specialized kernel, those of the consumers, where only these come
+    by.
 
     Example:
 
     ```mlir
-    tile_gpu.barrier threads 128
+    tile_gpu.barrier
     ```
   }];
-  let arguments = (ins OptionalAttr<I32Attr>:$threads);
-  let assemblyFormat = "(`threads` $threads^)? attr-dict";
-  let hasVerifier = 1;
+  let assemblyFormat = "attr-dict";
 }
 
 def TileGPU_AnyThreadOp : TileGPU_Op<"any_thread"> {
@@ -451,32 +363,24 @@ def TileGPU_AnyThreadOp : TileGPU_Op<"any_thread"> {
     Example:
 
     ```mlir
-    %some = tile_gpu.any_thread %own threads 128
+    %some = tile_gpu.any_thread %own
     ```
   }];
-  let arguments = (ins I1:$condition, OptionalAttr<I32Attr>:$threads);
+  let arguments = (ins I1:$condition);
   let results = (outs I1:$result);
-  let assemblyFormat = "$condition (`threads` $threads^)? attr-dict";
-  let hasVerifier = 1;
+  let assemblyFormat = "$condition attr-dict";
 }
 
 def TileGPU_AsyncCommitOp : TileGPU_Op<"async_commit"> {
   let summary = "ends a group of asynchronous copies of each thread";
   let description = [{
-    With `bytes` and `offset` the tile that the group fills: then
-    `tile-gpu-insert-barriers` waits for it. A group without is awaited by an
-    `async_wait` that is there already, as in loops that copy ahead.
-
     Example:
 
     ```mlir
-    tile_gpu.async_commit 8192 bytes at 1024
+    tile_gpu.async_commit
     ```
   }];
-  let arguments = (ins OptionalAttr<I64Attr>:$bytes,
-                       OptionalAttr<I64Attr>:$offset);
-  let assemblyFormat = "($bytes^ `bytes` `at` $offset)? attr-dict";
-  let hasVerifier = 1;
+  let assemblyFormat = "attr-dict";
 }
 
 def TileGPU_AsyncWaitOp : TileGPU_Op<"async_wait"> {
@@ -521,9 +425,7 @@ class TileGPU_PassThroughOp<string name> : TileGPU_Op<name, [
 def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
   let summary = "ends a group of wgmma, whose sums are in flight";
   let description = [{
-    The results are the sums, which may be used behind a `wgmma_wait` only:
-    `tile-gpu-insert-barriers` puts one in front of the first `wgmma_use` of the
-    group, and of each barrier.
+    The results are the sums, which may be used behind a `wgmma_wait` only.
 
     Example:
 
@@ -539,6 +441,8 @@ def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
 def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
   let summary = "waits for the sums of all groups of wgmma but the newest";
   let description = [{
+    Of tiles, or of what a thread holds of them.
+
     Example:
 
     ```mlir
@@ -548,22 +452,6 @@ def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
   let arguments = (ins I32Attr:$pending, Variadic<AnyType>:$values);
   let assemblyFormat = "`pending` $pending $values attr-dict `:` type($values)";
   let hasVerifier = 1;
-}
-
-def TileGPU_WgmmaUseOp : TileGPU_Op<"wgmma_use"> {
-  let summary = "what follows uses sums of a group of wgmma";
-  let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. Without operand what
-    follows uses those of all groups, or what they multiply is overwritten.
-
-    Example:
-
-    ```mlir
-    tile_gpu.wgmma_use %r#0 : f32
-    ```
-  }];
-  let arguments = (ins Optional<AnyType>:$value);
-  let assemblyFormat = "($value^ `:` type($value))? attr-dict";
 }
 
 #endif // NSA_DIALECTS_TILEGPU_TILEGPUOPS_TD

@@ -159,8 +159,8 @@ void Allocator::allocateLoop(scf::ForOp loop) {
   int64_t offset = pool.allocate(stages * bytes);
   for (AsyncCopyOp copy : prefetch.copies)
     offsets.find(copy.getBuffer())->second += offset;
-  pipelines.insert(
-      {loop, PipelineAttr::get(loop.getContext(), stages, bytes, offset)});
+  pipelines.insert({loop, PipelineAttr::get(loop.getContext(), stages, bytes,
+                                            offset, /*producer=*/false)});
   allocate(*loop.getBody());
   pool.release(offset);
 }
@@ -183,9 +183,10 @@ void Allocator::allocateProducer() {
     for (const ProducerPlan::Copy &copy : copies)
       if (isa<MemDescType>(copy.access.target.getType()))
         offsets.try_emplace(copy.access.target, ring + copy.offset);
-    pipelines.insert({cast<scf::ForOp>(loop),
-                      PipelineAttr::get(kernel.getContext(), producer.depth,
-                                        producer.stageBytes, ring)});
+    pipelines.insert(
+        {cast<scf::ForOp>(loop),
+         PipelineAttr::get(kernel.getContext(), producer.depth,
+                           producer.stageBytes, ring, /*producer=*/true)});
   }
   for (const ProducerPlan::Copy &copy : producer.stationary)
     offsets.try_emplace(copy.access.target,
@@ -242,12 +243,8 @@ struct AllocateSharedMemory
 
   void runOnOperation() override {
     KernelOp kernel = getOperation();
-    if (!kernel->hasAttr(kThreadsAttr)) {
-      kernel.emitError("kernel @")
-          << kernel.getSymName() << " has no " << kThreadsAttr
-          << ", which tile-gpu-assign-layouts gives it";
+    if (failed(verifyHasThreads(kernel)))
       return signalPassFailure();
-    }
     OpBuilder b(kernel.getContext());
     Limits limits{stages, wgmma && producers, producerSums,
                   int64_t(sharedLimit)};

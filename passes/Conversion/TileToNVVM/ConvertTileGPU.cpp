@@ -3,6 +3,7 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "passes/Conversion/TileToNVVM/Assembly.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
@@ -36,10 +37,18 @@ static NVVM::BarrierOp createBarrier(ImplicitLocOpBuilder &b,
       threads ? number(*threads) : Value(), reduction, vote);
 }
 
+/// The threads that meet at a barrier, if not all.
+static std::optional<uint32_t> getThreads(Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (auto threads = op->getAttrOfType<IntegerAttr>(kConsumersAttr))
+      return uint32_t(threads.getInt());
+  return std::nullopt;
+}
+
 static LogicalResult convert(BarrierOp op, BarrierOp::Adaptor,
                              ConversionPatternRewriter &rewriter) {
   ImplicitLocOpBuilder b(op.getLoc(), rewriter);
-  createBarrier(b, op.getThreads());
+  createBarrier(b, getThreads(op));
   rewriter.eraseOp(op);
   return success();
 }
@@ -49,7 +58,7 @@ static LogicalResult convert(AnyThreadOp op, AnyThreadOp::Adaptor adaptor,
   ImplicitLocOpBuilder b(op.getLoc(), rewriter);
   Value vote =
       arith::ExtUIOp::create(b, b.getI32Type(), adaptor.getCondition());
-  Value votes = createBarrier(b, op.getThreads(), vote).getRes();
+  Value votes = createBarrier(b, getThreads(op), vote).getRes();
   Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
   rewriter.replaceOpWithNewOp<arith::CmpIOp>(op, arith::CmpIPredicate::ne,
                                              votes, zero);
@@ -117,7 +126,9 @@ struct ConvertTileGPU : nsa::impl::ConvertTileGPUToNVVMBase<ConvertTileGPU> {
                  ConvertOp<WgmmaWaitOp>>(&getContext());
     if (failed(applyPartialConversion(getOperation(), target,
                                       std::move(patterns))))
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation().walk(
+        [](scf::IfOp roles) { roles->removeAttr(kConsumersAttr); });
   }
 };
 } // namespace

@@ -19,7 +19,6 @@ void KernelEmitter::emitConvert(ConvertOp op) {
 void KernelEmitter::emitLocalStore(tile_gpu::LocalStoreOp op) {
   Value input = op.getTile();
   SharedBuffer tile = sharedBufferOf(op.getBuffer());
-  markShared(op.getBuffer(), tile_gpu::SharedAccessKind::Write);
   if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked())
     return storeMma(input, tile);
   // Element by element: from the layout-conversion scratch, or computed.
@@ -29,8 +28,6 @@ void KernelEmitter::emitLocalStore(tile_gpu::LocalStoreOp op) {
     from = hasMmaLayout(input.getType()) ? localStoreMma(input)
                                          : localStore(input);
     endLocalStores();
-    // Behind the barriers of the exchange.
-    markShared(op.getBuffer(), tile_gpu::SharedAccessKind::Write);
   }
   Type element = op.getBuffer().getType().getElementType();
   const SharedShape &shape = tile.shape;
@@ -97,7 +94,6 @@ void KernelEmitter::convertToMma(ConvertOp op) {
   MmaLayout layout(op.getResult());
   SmallVector<Value> values;
   if (isShared(input.getType())) {
-    markShared(input, tile_gpu::SharedAccessKind::Read);
     SharedBuffer tile = sharedBufferOf(input);
     if (layout.isPacked() && layout.rows > 1) {
       registers[op.getResult()] = loadMma(tile, layout);
@@ -165,7 +161,6 @@ void KernelEmitter::convertToBlocked(ConvertOp op) {
     stillShared.try_emplace(op.getResult(), from);
     return readBack(op.getResult(), from);
   }
-  markShared(input, tile_gpu::SharedAccessKind::Read);
   SharedBuffer tile = sharedBufferOf(input);
   BlockedLayout blocked = blockedLayoutOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];

@@ -192,9 +192,6 @@ void KernelEmitter::emitMmaDot(DotOp op) {
   MmaLayout acc(op.getResult());
   TileType aType = op.getA().getType();
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
-  if (isShared(aType))
-    markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
-  markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
   SharedBuffer rhs = sharedBufferOf(op.getB());
   SmallVector<Value> sums = registersOf(op.getAcc());
   for (int64_t k = 0; 16 * k < length; ++k) {

@@ -183,9 +183,6 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   TileType aType = op.getA().getType();
   bool inRegisters = hasMmaLayout(aType), startsAtZero = isZero(op.getAcc());
   int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
-  if (!inRegisters)
-    markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
-  markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
 
   SmallVector<SmallVector<Value>> sums(acc.mTiles()), lhs;
   if (!startsAtZero) {
@@ -227,24 +224,4 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   registers[op.getResult()] = tile_gpu::WgmmaCommitOp::create(
                                   b, TypeRange(ValueRange(results)), results)
                                   ->getResults();
-}
-
-/// What uses the sums of a block waits for them in it.
-void KernelEmitter::awaitWgmma() {
-  if (!b.getInsertionBlock()->getOps<tile_gpu::WgmmaCommitOp>().empty())
-    tile_gpu::WgmmaUseOp::create(b, Value());
-}
-
-/// What an operation with a region does with its surroundings shows in its
-/// operands, or it is a loop or a branch. Where a stage is free again, dots
-/// have read it.
-void KernelEmitter::awaitOperands(Operation *op) {
-  if (isa<scf::ForOp, scf::IfOp, tile_gpu::MBarrierArriveOp>(op))
-    return awaitWgmma();
-  for (Value operand : op->getOperands()) {
-    auto known = registers.find(operand);
-    if (known != registers.end() && !known->second.empty() &&
-        known->second.front().getDefiningOp<tile_gpu::WgmmaCommitOp>())
-      tile_gpu::WgmmaUseOp::create(b, known->second.front());
-  }
 }

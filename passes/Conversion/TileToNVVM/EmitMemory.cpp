@@ -128,7 +128,6 @@ KernelEmitter::Address KernelEmitter::addressAt(Value ref, ValueRange indices,
 //===----------------------------------------------------------------------===//
 
 void KernelEmitter::emitLoad(LoadOp op) {
-  markGlobal(op);
   auto shape = dyn_cast<TileType>(op.getType());
   if (!shape) {
     SmallVector<Value> coordinates = flatten(op.getIndices());
@@ -157,7 +156,6 @@ void KernelEmitter::emitStore(StoreOp op) {
     return;
   auto shape = dyn_cast<TileType>(op.getValue().getType());
   if (!shape) {
-    markGlobal(op);
     SmallVector<Value> coordinates = flatten(op.getIndices());
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
     Value first =
@@ -169,7 +167,6 @@ void KernelEmitter::emitStore(StoreOp op) {
   }
   SmallVector<Value> values = registersOf(op.getValue());
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
-  markGlobal(op);
   BlockedLayout blocked = blockedLayoutOf(shape);
   int64_t step = getAccessWidth(op.getRef(), op.getIndices(), blocked.width);
   for (int64_t k = 0; k < blocked.registers(); k += step) {

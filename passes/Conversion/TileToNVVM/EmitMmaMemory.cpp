@@ -81,7 +81,6 @@ Value KernelEmitter::loadPair(Value ref, const Address &address) {
 }
 
 void KernelEmitter::emitMmaLoad(LoadOp op) {
-  markGlobal(op);
   MmaLayout layout(cast<TileType>(op.getType()));
   SmallVector<Value> values;
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
@@ -182,7 +181,6 @@ void KernelEmitter::emitMmaStore(StoreOp op) {
     return;
   SmallVector<Value> values = registersOf(op.getValue());
   MmaLayout layout(cast<TileType>(op.getValue().getType()));
-  markGlobal(op);
   Addresses addresses = addressesOf(op.getRef(), op.getIndices(), layout);
   if (movesVectors(layout, op) && addresses.mixed.empty())
     return storeVectors(op, layout, addresses, values);

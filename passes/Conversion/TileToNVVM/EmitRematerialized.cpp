@@ -194,7 +194,6 @@ Value KernelEmitter::evaluate(Value operand, Value row, Value col, Memo &memo) {
                              evaluate(select.getTrueValue(), row, col, memo),
                              evaluate(select.getFalseValue(), row, col, memo)));
   auto load = cast<LoadOp>(def);
-  markGlobal(load);
   SmallVector<Value> coordinates;
   for (Value index : load.getIndices())
     coordinates.push_back(evaluate(index, row, col, memo));

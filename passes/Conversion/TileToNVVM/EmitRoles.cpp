@@ -45,7 +45,7 @@ void KernelEmitter::emitMBarrierInit(MBarrierInitOp op) {
         initialize(op.getKept(), k);
     NVVM::FenceMbarrierInitOp::create(b);
   });
-  BarrierOp::create(b, IntegerAttr());
+  BarrierOp::create(b);
 }
 
 void KernelEmitter::emitMBarrierWait(MBarrierWaitOp op) {

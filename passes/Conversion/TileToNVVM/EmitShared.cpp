@@ -73,15 +73,11 @@ void KernelEmitter::emitAsyncCopy(tile_gpu::AsyncCopyOp op) {
                : copyVectors(op, {SharedShape(op.getBuffer()),
                                   getOffset(op.getBuffer()),
                                   scalar(op.getStage())});
-  markGlobal(op);
   SharedBuffer tile = sharedBufferOf(op.getBuffer());
-  markShared(op.getBuffer(), op.isAsync() ? tile_gpu::SharedAccessKind::Copy
-                                          : tile_gpu::SharedAccessKind::Write);
   if (!op.isAsync())
     return copyElements(op, tile);
   copyVectors(op, tile);
-  tile_gpu::AsyncCommitOp::create(b, b.getI64IntegerAttr(tile.shape.bytes()),
-                                  b.getI64IntegerAttr(tile.offset));
+  tile_gpu::AsyncCommitOp::create(b);
 }
 
 /// Bytes from a row of an access to the next one, if all are equal, and known.

@@ -158,6 +158,6 @@ void KernelEmitter::emitAny(AnyOp op) {
     for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
       add(value, isElement(blocked, int64_t(k)));
   }
-  scalars.map(op.getResult(), tile_gpu::AnyThreadOp::create(
-                                  b, b.getI1Type(), some, IntegerAttr()));
+  scalars.map(op.getResult(),
+              tile_gpu::AnyThreadOp::create(b, b.getI1Type(), some));
 }

@@ -1,10 +1,14 @@
-//===- InsertBarriers.cpp - barriers where threads access memory ----------===//
+//===- InsertBarriers.cpp - barriers where memory is accessed -------------===//
 
 #include "dialects/TileGPU/TileGPUOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
-#include "llvm/ADT/SetVector.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -14,6 +18,8 @@ namespace nsa {
 } // namespace nsa
 
 using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
 //===----------------------------------------------------------------------===//
@@ -34,27 +40,43 @@ struct Piece {
 /// operation: all that some path there leaves.
 struct Pending {
   /// Accesses to global memory since the last barrier.
-  llvm::SetVector<GlobalAccessOp> reads, writes;
+  SmallVector<GlobalAccess> reads, writes;
   /// Whether something may have been written since then.
   bool stored = false;
   /// What each group of copies in flight fills, in order: nothing, if others
   /// wait for it. Empty where that is so for all.
   SmallVector<Piece> copies;
-  /// What other threads may not see yet.
+  /// What other threads may not see yet, and whether a fence has come after
+  /// all of it.
   SmallVector<Piece> unseen;
+  bool isFenced = false;
   /// Whether shared memory was read since the last barrier.
   bool sharedRead = false;
 
+  void add(const GlobalAccess &access);
+  void write(const Piece &piece) {
+    unseen.push_back(piece);
+    isFenced = false;
+  }
   /// Behind one path or the other. No copies are in flight on either.
   void join(const Pending &other);
 };
 } // namespace
 
+void Pending::add(const GlobalAccess &access) {
+  SmallVector<GlobalAccess> &accesses = access.isWrite ? writes : reads;
+  if (!llvm::is_contained(accesses, access))
+    accesses.push_back(access);
+}
+
 void Pending::join(const Pending &other) {
   assert(copies.empty() && other.copies.empty() && "copies are in flight");
-  reads.insert_range(other.reads);
-  writes.insert_range(other.writes);
+  for (const GlobalAccess &access :
+       llvm::concat<const GlobalAccess>(other.reads, other.writes))
+    add(access);
   stored |= other.stored;
+  isFenced =
+      (isFenced || unseen.empty()) && (other.isFenced || other.unseen.empty());
   unseen.append(other.unseen);
   sharedRead |= other.sharedRead;
 }
@@ -66,151 +88,173 @@ static bool meetsAny(ArrayRef<Piece> pieces, const Piece &piece) {
                       [&](const Piece &other) { return other.meets(piece); });
 }
 
-/// Whether the same threads access the same elements, each its own.
-static bool haveSameOwners(GlobalAccessOp x, GlobalAccessOp y) {
-  return x.getOwners() && x.getOwners() == y.getOwners();
+/// Where a tile in shared memory, or a buffer, lies; of several stages, the
+/// first one.
+static Piece getPiece(Value tile) {
+  Value buffer = getBuffer(tile);
+  return {SharedShape(buffer).bytes(), getOffset(buffer)};
 }
 
 namespace {
 class BarrierInserter {
 public:
-  explicit BarrierInserter(LLVM::LLVMFuncOp func);
+  explicit BarrierInserter(KernelOp kernel);
 
-  LogicalResult run() { return visit(func.getBody()); }
+  LogicalResult run() { return visitAll(kernel.getBody().front()); }
 
 private:
-  LogicalResult visit(Region &region);
+  /// Visits the operations of a block, up to the last dots in it.
+  LogicalResult visitAll(Block &block);
   LogicalResult visit(Operation *op);
-  LogicalResult visit(GlobalAccessOp op);
-  LogicalResult visit(SharedAccessOp op);
-  LogicalResult visitRegions(Operation *op);
+  LogicalResult visitAccess(const GlobalAccess &access);
+  LogicalResult visitCopy(AsyncCopyOp op);
+  LogicalResult visitDot(DotOp op);
+  LogicalResult visitVote(AnyOp op);
   LogicalResult visitLoop(scf::ForOp op);
   LogicalResult visitBranch(scf::IfOp op);
-  LogicalResult visitRoles(scf::IfOp op, IntegerAttr consumers);
+  LogicalResult visitRoles(WarpSpecializeOp op);
   /// Visits a region that only some threads come by.
   LogicalResult visitApart(Region &region);
 
-  // In front of an operation:
+  // In front of what comes next:
   /// Lets all threads wait for each other.
-  LogicalResult insertBarrier(Operation *op);
+  LogicalResult insertBarrier();
   /// What a barrier takes: no wgmma reads shared memory any more, and all sees
   /// what was written there.
-  LogicalResult prepareBarrier(Operation *op);
+  LogicalResult prepareBarrier();
   /// Waits until all threads may access a piece.
-  LogicalResult awaitPiece(Operation *op, const Piece &piece);
-  LogicalResult read(Operation *op, const Piece &piece);
-  LogicalResult waitAll(Operation *op);
-  /// Waits for a group of wgmma, and those before it; of all without one.
-  LogicalResult awaitWgmma(Operation *op, WgmmaCommitOp last = {});
+  LogicalResult awaitPiece(const Piece &piece);
+  LogicalResult read(const Piece &piece);
+  LogicalResult write(const Piece &piece);
+  LogicalResult waitAll();
+  /// Nothing is in flight at the end of a loop's or a branch's block.
+  LogicalResult visitAndSettle(Block &block);
+  /// Waits for a dot, and those before it; for all without one.
+  LogicalResult awaitWgmma(DotOp last = {});
+  LogicalResult awaitOperands(Operation *op);
+  InFlightDiagnostic refuse(StringRef what) {
+    return emitError(b.getLoc())
+           << "needs " << what << ", but not all threads of the block come by";
+  }
 
-  LLVM::LLVMFuncOp func;
-  bool usesWgmma;
+  KernelOp kernel;
+  ImplicitLocOpBuilder b;
+  bool hasWgmma;
   /// Arguments that the kernel both reads and writes.
   llvm::DenseSet<Value> readAndWritten;
   Pending pending;
-  /// Groups of wgmma in flight, in order.
-  SmallVector<WgmmaCommitOp> wgmmaGroups;
-  /// The threads that meet at barriers, if not all; and whether not all of
-  /// these come by.
-  IntegerAttr threads;
+  /// Dots of warpgroups in flight, in order.
+  SmallVector<DotOp> dots;
+  /// Whether not all of the threads that meet at barriers come by.
   bool isApart = false;
 };
 } // namespace
 
-BarrierInserter::BarrierInserter(LLVM::LLVMFuncOp func) : func(func) {
-  usesWgmma = func.walk([](WgmmaCommitOp) { return WalkResult::interrupt(); })
-                  .wasInterrupted();
-  llvm::DenseSet<Value> read;
-  func.walk([&](GlobalAccessOp op) {
-    if (op.getKind() == AccessKind::Read)
-      read.insert(op.getPointer());
+BarrierInserter::BarrierInserter(KernelOp kernel)
+    : kernel(kernel), b(kernel.getLoc(), kernel.getContext()),
+      hasWgmma(usesWgmma(kernel)) {
+  llvm::DenseSet<Value> read, written;
+  kernel.walk([&](Operation *op) {
+    for (const GlobalAccess &access : getGlobalAccesses(op))
+      (access.isWrite ? written : read).insert(access.argument);
   });
-  func.walk([&](GlobalAccessOp op) {
-    if (op.getKind() == AccessKind::Write && read.contains(op.getPointer()))
-      readAndWritten.insert(op.getPointer());
-  });
+  for (Value argument : written)
+    if (read.contains(argument))
+      readAndWritten.insert(argument);
 }
 
 //===----------------------------------------------------------------------===//
 // Waits
 //===----------------------------------------------------------------------===//
 
-static LogicalResult refuse(Operation *op, StringRef what) {
-  return op->emitError("needs ")
-         << what << ", but not all threads of the block come by";
-}
-
-LogicalResult BarrierInserter::prepareBarrier(Operation *op) {
+LogicalResult BarrierInserter::prepareBarrier() {
   if (isApart)
-    return refuse(op, "a barrier");
-  if (failed(awaitWgmma(op)))
+    return refuse("a barrier");
+  if (failed(awaitWgmma()))
     return failure();
   // Warpgroups read shared memory through another path than threads write it.
-  OpBuilder builder(op);
-  if (usesWgmma && !pending.unseen.empty())
-    FenceAsyncOp::create(builder, op->getLoc());
-  pending = Pending{{}, {}, false, std::move(pending.copies), {}, false};
+  if (hasWgmma && !pending.unseen.empty() && !pending.isFenced)
+    FenceAsyncOp::create(b);
+  Pending after;
+  after.copies = std::move(pending.copies);
+  pending = std::move(after);
   return success();
 }
 
-LogicalResult BarrierInserter::insertBarrier(Operation *op) {
-  if (failed(prepareBarrier(op)))
+LogicalResult BarrierInserter::insertBarrier() {
+  if (failed(prepareBarrier()))
     return failure();
-  OpBuilder builder(op);
-  BarrierOp::create(builder, op->getLoc(), threads);
+  BarrierOp::create(b);
   return success();
 }
 
-LogicalResult BarrierInserter::awaitPiece(Operation *op, const Piece &piece) {
+LogicalResult BarrierInserter::awaitPiece(const Piece &piece) {
   auto isFilled = [&](const Piece &copy) { return copy.meets(piece); };
   auto *last = llvm::find_if(llvm::reverse(pending.copies), isFilled).base();
   if (last != pending.copies.begin()) {
-    OpBuilder builder(op);
-    AsyncWaitOp::create(builder, op->getLoc(),
-                        int32_t(pending.copies.end() - last));
-    llvm::copy_if(llvm::make_range(pending.copies.begin(), last),
-                  std::back_inserter(pending.unseen), isKnown);
+    AsyncWaitOp::create(b, int32_t(pending.copies.end() - last));
+    for (const Piece &copy : llvm::make_range(pending.copies.begin(), last))
+      if (isKnown(copy))
+        pending.write(copy);
     pending.copies.erase(pending.copies.begin(), last);
     if (llvm::none_of(pending.copies, isKnown))
       pending.copies.clear();
   }
-  return meetsAny(pending.unseen, piece) ? insertBarrier(op) : success();
+  return meetsAny(pending.unseen, piece) ? insertBarrier() : success();
 }
 
-LogicalResult BarrierInserter::read(Operation *op, const Piece &piece) {
-  if (failed(awaitPiece(op, piece)))
+LogicalResult BarrierInserter::read(const Piece &piece) {
+  if (failed(awaitPiece(piece)))
     return failure();
   pending.sharedRead = true;
   return success();
 }
 
-LogicalResult BarrierInserter::waitAll(Operation *op) {
-  if (!pending.copies.empty()) {
-    Piece last = *llvm::find_if(llvm::reverse(pending.copies), isKnown);
-    return read(op, last);
-  }
-  return pending.unseen.empty() ? success() : insertBarrier(op);
+/// Of a piece that threads are going to store to or copy to.
+LogicalResult BarrierInserter::write(const Piece &piece) {
+  if (failed(awaitPiece(piece)))
+    return failure();
+  return pending.sharedRead ? insertBarrier() : success();
 }
 
-LogicalResult BarrierInserter::awaitWgmma(Operation *op, WgmmaCommitOp last) {
-  auto *end = last ? llvm::find(wgmmaGroups, last) : wgmmaGroups.end();
-  if (last && end != wgmmaGroups.end())
+LogicalResult BarrierInserter::waitAll() {
+  if (!pending.copies.empty()) {
+    Piece last = *llvm::find_if(llvm::reverse(pending.copies), isKnown);
+    return read(last);
+  }
+  return pending.unseen.empty() ? success() : insertBarrier();
+}
+
+LogicalResult BarrierInserter::awaitWgmma(DotOp last) {
+  auto *end = last ? llvm::find(dots, last) : dots.end();
+  if (last && end != dots.end())
     ++end;
-  else if (last || wgmmaGroups.empty())
+  else if (last || dots.empty())
     return success();
   SmallVector<Value> sums;
-  for (WgmmaCommitOp done : llvm::make_range(wgmmaGroups.begin(), end)) {
-    if (done->getBlock() != op->getBlock())
-      return refuse(op, "a wait for wgmma");
-    llvm::append_range(sums, done.getResults());
+  for (DotOp done : llvm::make_range(dots.begin(), end)) {
+    if (done->getBlock() != b.getInsertionBlock())
+      return refuse("a wait for wgmma");
+    sums.push_back(done.getResult());
   }
-  OpBuilder builder(op);
-  auto wait =
-      WgmmaWaitOp::create(builder, op->getLoc(), TypeRange(ValueRange(sums)),
-                          int32_t(wgmmaGroups.end() - end), sums);
+  auto wait = WgmmaWaitOp::create(b, TypeRange(ValueRange(sums)),
+                                  int32_t(dots.end() - end), sums);
   for (auto [sum, result] : llvm::zip_equal(sums, wait.getResults()))
     sum.replaceAllUsesExcept(result, wait);
-  wgmmaGroups.erase(wgmmaGroups.begin(), end);
+  dots.erase(dots.begin(), end);
+  return success();
+}
+
+/// What an operation with a region does with its surroundings shows in its
+/// operands, or it is a loop or a branch. Where a stage is free again, dots
+/// have read it.
+LogicalResult BarrierInserter::awaitOperands(Operation *op) {
+  if (isa<scf::ForOp, scf::IfOp, MBarrierArriveOp>(op))
+    return awaitWgmma();
+  for (Value operand : op->getOperands())
+    if (auto dot = operand.getDefiningOp<DotOp>())
+      if (failed(awaitWgmma(dot)))
+        return failure();
   return success();
 }
 
@@ -222,171 +266,194 @@ LogicalResult BarrierInserter::awaitWgmma(Operation *op, WgmmaCommitOp last) {
 /// output may lie in the memory of an input whose elements are read before: a
 /// thread that writes the elements that it has read itself needs no barrier. Of
 /// two writes of one element the later one counts.
-LogicalResult BarrierInserter::visit(GlobalAccessOp op) {
-  if (op.getKind() == AccessKind::Read) {
-    if (pending.stored && readAndWritten.contains(op.getPointer()) &&
-        failed(insertBarrier(op)))
+LogicalResult BarrierInserter::visitAccess(const GlobalAccess &access) {
+  if (!access.isWrite) {
+    if (pending.stored && readAndWritten.contains(access.argument) &&
+        failed(insertBarrier()))
       return failure();
-    pending.reads.insert(op);
+    pending.add(access);
     return success();
   }
-  auto isOther = [&](GlobalAccessOp other) {
-    return !haveSameOwners(other, op);
+  auto isOther = [&](const GlobalAccess &other) {
+    return !haveSameOwners(other, access);
   };
-  auto overtakes = [&](GlobalAccessOp other) {
-    return other.getPointer() == op.getPointer() && isOther(other);
+  auto overtakes = [&](const GlobalAccess &other) {
+    return other.argument == access.argument && isOther(other);
   };
   if ((llvm::any_of(pending.reads, isOther) ||
        llvm::any_of(pending.writes, overtakes)) &&
-      (failed(waitAll(op)) || failed(insertBarrier(op))))
+      (failed(waitAll()) || failed(insertBarrier())))
     return failure();
-  pending.writes.insert(op);
+  pending.add(access);
   pending.stored = true;
   return success();
 }
 
-LogicalResult BarrierInserter::visit(SharedAccessOp op) {
-  Piece piece{int64_t(op.getBytes()), int64_t(op.getOffset())};
-  if (op.getKind() == SharedAccessKind::Read)
-    return read(op, piece);
-  if (op.getKind() != SharedAccessKind::Arrive) {
-    if (failed(awaitPiece(op, piece)) ||
-        (pending.sharedRead && failed(insertBarrier(op))))
+/// Copies to one of several stages are awaited where that is in turn.
+LogicalResult BarrierInserter::visitCopy(AsyncCopyOp op) {
+  if (op.getStage())
+    return success();
+  Piece piece = getPiece(op.getBuffer());
+  if (failed(write(piece)))
+    return failure();
+  if (op.isAsync())
+    pending.copies.push_back(piece);
+  else
+    pending.write(piece);
+  return success();
+}
+
+LogicalResult BarrierInserter::visitDot(DotOp op) {
+  for (Value operand : {op.getA(), op.getB()})
+    if (isShared(operand.getType()) && failed(read(getPiece(operand))))
       return failure();
-  }
-  if (op.getKind() != SharedAccessKind::Copy)
-    pending.unseen.push_back(piece);
+  if (!isWgmma(op))
+    return success();
+  if (isApart)
+    return refuse("whole warpgroups");
+  dots.push_back(op);
+  return success();
+}
+
+/// Where not each warp votes alone, it is a barrier, but without the fence that
+/// warpgroups need.
+LogicalResult BarrierInserter::visitVote(AnyOp op) {
+  if (findWarpBranchObstacle(op).empty())
+    return success();
+  if (isApart)
+    return refuse("all votes");
+  pending.reads.clear();
+  pending.writes.clear();
+  pending.stored = false;
   return success();
 }
 
 LogicalResult BarrierInserter::visit(Operation *op) {
+  b.setInsertionPoint(op);
+  b.setLoc(op->getLoc());
+  if (failed(awaitOperands(op)))
+    return failure();
+  for (const GlobalAccess &access : getGlobalAccesses(op))
+    if (!access.isWrite && failed(visitAccess(access)))
+      return failure();
+  if (auto store = dyn_cast<LocalStoreOp>(op)) {
+    if (failed(write(getPiece(store.getBuffer()))))
+      return failure();
+    pending.write(getPiece(store.getBuffer()));
+  }
+  // Threads wait for each other before and behind what they write to scratch.
+  if (getScratchBytes(op) > 0 && failed(prepareBarrier()))
+    return failure();
+  if (auto store = dyn_cast<StoreOp>(op))
+    for (const GlobalAccess &access : getGlobalAccesses(op))
+      if (access.isWrite && failed(visitAccess(access)))
+        return failure();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<GlobalAccessOp, SharedAccessOp>(
-          [&](auto access) { return visit(access); })
-      .Case([&](ReuseOp reuse) { return insertBarrier(reuse); })
-      .Case([&](BarrierOp barrier) {
-        barrier.setThreadsAttr(threads);
-        return prepareBarrier(barrier);
-      })
-      .Case([&](AnyThreadOp any) -> LogicalResult {
-        if (isApart)
-          return refuse(any, "all votes");
-        any.setThreadsAttr(threads);
-        // It is a barrier, but without the fence that warpgroups need.
-        pending.reads.clear();
-        pending.writes.clear();
-        pending.stored = false;
+      .Case([&](LocalStoreOp store) {
+        pending.write(getPiece(store.getBuffer()));
         return success();
       })
-      .Case([&](AsyncCommitOp commit) {
-        if (commit.getBytes())
-          pending.copies.push_back(
-              {int64_t(*commit.getBytes()), int64_t(*commit.getOffset())});
-        else if (!pending.copies.empty())
+      .Case([&](AsyncCopyOp copy) { return visitCopy(copy); })
+      .Case([&](ConvertOp convert) {
+        return isShared(convert.getInput().getType())
+                   ? read(getPiece(convert.getInput()))
+                   : success();
+      })
+      .Case([&](DotOp dot) { return visitDot(dot); })
+      .Case([&](AnyOp any) { return visitVote(any); })
+      .Case<BarrierOp, MBarrierInitOp>([&](auto) { return prepareBarrier(); })
+      .Case([&](FenceAsyncOp) {
+        pending.isFenced = true;
+        return success();
+      })
+      .Case([&](AsyncCommitOp) {
+        if (!pending.copies.empty())
           pending.copies.push_back({0, 0});
         return success();
       })
-      .Case([&](WgmmaCommitOp commit) -> LogicalResult {
-        if (isApart)
-          return refuse(commit, "whole warpgroups");
-        wgmmaGroups.push_back(commit);
-        return success();
-      })
-      .Case([&](WgmmaUseOp use) {
-        auto commit = use.getValue()
-                          ? use.getValue().getDefiningOp<WgmmaCommitOp>()
-                          : WgmmaCommitOp();
-        return use.getValue() && !commit ? success() : awaitWgmma(use, commit);
-      })
-      .Default([&](Operation *other) { return visitRegions(other); });
+      .Case([&](scf::ForOp loop) { return visitLoop(loop); })
+      .Case([&](scf::IfOp branch) { return visitBranch(branch); })
+      .Case([&](CopyIfOp copies) { return visitApart(copies.getBody()); })
+      .Case([&](WarpSpecializeOp roles) { return visitRoles(roles); })
+      .Default([](Operation *) { return success(); });
 }
 
 //===----------------------------------------------------------------------===//
 // Control flow
 //===----------------------------------------------------------------------===//
 
-LogicalResult BarrierInserter::visit(Region &region) {
-  for (Block &block : region)
-    for (Operation &op : block)
-      if (failed(visit(&op)))
-        return failure();
-  return success();
+LogicalResult BarrierInserter::visitAll(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      break;
+    if (failed(visit(&op)))
+      return failure();
+  }
+  if (!block.empty() && block.back().hasTrait<OpTrait::IsTerminator>())
+    b.setInsertionPoint(&block.back());
+  else
+    b.setInsertionPointToEnd(&block);
+  return awaitWgmma();
+}
+
+LogicalResult BarrierInserter::visitAndSettle(Block &block) {
+  return failure(failed(visitAll(block)) || failed(waitAll()));
 }
 
 LogicalResult BarrierInserter::visitApart(Region &region) {
   llvm::SaveAndRestore saved(isApart, true);
-  return visit(region);
-}
-
-LogicalResult BarrierInserter::visitRegions(Operation *op) {
-  auto branch = dyn_cast<scf::IfOp>(op);
-  if (auto consumers = op->getAttrOfType<IntegerAttr>(kConsumersAttr))
-    return visitRoles(branch, consumers);
-  auto uniform = op->getAttrOfType<StringAttr>(kUniformAttr);
-  if (uniform && branch)
-    return visitBranch(branch);
-  if (uniform && uniform == "block")
-    return visitLoop(cast<scf::ForOp>(op));
-  // What some threads do alone; nothing says that they do it all.
-  for (Region &region : op->getRegions())
-    if (failed(visitApart(region)))
+  for (Operation &op : llvm::make_early_inc_range(region.front()))
+    if (failed(visit(&op)))
       return failure();
   return success();
 }
 
 LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
-  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
+  if (failed(waitAll()) || failed(awaitWgmma()))
     return failure();
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
-  op.walk([&](GlobalAccessOp access) {
-    bool reads = access.getKind() == AccessKind::Read;
-    (reads ? pending.reads : pending.writes).insert(access);
-  });
-  op.walk([&](SharedAccessOp access) {
-    pending.sharedRead |= access.getKind() == SharedAccessKind::Read;
+  op.getBody()->walk([&](Operation *inner) {
+    for (const GlobalAccess &access : getGlobalAccesses(inner))
+      pending.add(access);
+    pending.sharedRead |= isa<ConvertOp, DotOp>(inner) &&
+                          llvm::any_of(inner->getOperandTypes(), isShared);
   });
   pending.stored = true;
   Pending around = pending;
-  Operation *end = op.getBody()->getTerminator();
-  if (failed(visit(op.getRegion())) || failed(waitAll(end)) ||
-      failed(awaitWgmma(end)))
+  if (failed(visitAndSettle(*op.getBody())))
     return failure();
   pending.join(around);
   return success();
 }
 
 LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
-  bool apart = op->getAttrOfType<StringAttr>(kUniformAttr) != "block";
   // In front of the branch: behind it nobody waits again.
-  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
+  if (failed(waitAll()) || failed(awaitWgmma()))
     return failure();
   Pending before = pending, after;
+  after.isFenced = true;
+  bool apart = isWarpBranch(op);
   for (Region *region : {&op.getThenRegion(), &op.getElseRegion()}) {
     pending = before;
-    if (!region->empty()) {
-      llvm::SaveAndRestore saved(isApart, isApart || apart);
-      Operation *end = region->front().getTerminator();
-      if (failed(visit(*region)) || failed(waitAll(end)) ||
-          failed(awaitWgmma(end)))
-        return failure();
-    }
+    llvm::SaveAndRestore saved(isApart, isApart || apart);
+    if (!region->empty() && failed(visitAndSettle(region->front())))
+      return failure();
     after.join(pending);
   }
   pending = std::move(after);
   return success();
 }
 
-LogicalResult BarrierInserter::visitRoles(scf::IfOp op, IntegerAttr consumers) {
-  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
+/// The producer copies what nobody writes.
+LogicalResult BarrierInserter::visitRoles(WarpSpecializeOp op) {
+  if (failed(waitAll()) || failed(awaitWgmma()))
     return failure();
   Pending before = pending;
-  if (failed(visitApart(op.getElseRegion())))
+  if (failed(visitApart(op.getProducer())))
     return failure();
-  // The others copy what nobody writes.
   pending = std::move(before);
-  llvm::SaveAndRestore saved(threads, consumers);
-  return visit(op.getThenRegion());
+  return visitAll(op.getConsumer().front());
 }
 
 //===----------------------------------------------------------------------===//
@@ -396,17 +463,10 @@ LogicalResult BarrierInserter::visitRoles(scf::IfOp op, IntegerAttr consumers) {
 namespace {
 struct InsertBarriers : nsa::impl::TileGPUInsertBarriersBase<InsertBarriers> {
   void runOnOperation() override {
-    LLVM::LLVMFuncOp func = getOperation();
-    if (failed(BarrierInserter(func).run()))
-      return signalPassFailure();
-    func.walk([](Operation *op) {
-      if (isa<scf::ForOp, scf::IfOp>(op)) {
-        op->removeAttr(kUniformAttr);
-        op->removeAttr(kConsumersAttr);
-      }
-      if (isa<GlobalAccessOp, SharedAccessOp, ReuseOp, WgmmaUseOp>(op))
-        op->erase();
-    });
+    KernelOp kernel = getOperation();
+    if (failed(verifyHasThreads(kernel)) || failed(verifyAllocated(kernel)) ||
+        failed(BarrierInserter(kernel).run()))
+      signalPassFailure();
   }
 };
 } // namespace

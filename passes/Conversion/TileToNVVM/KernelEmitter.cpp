@@ -177,7 +177,7 @@ SmallVector<Value> KernelEmitter::registersOf(Value tile) {
 //===----------------------------------------------------------------------===//
 
 void KernelEmitter::beginLayoutConversion() {
-  tile_gpu::ReuseOp::create(b);
+  tile_gpu::BarrierOp::create(b);
   sharedUsed = 0;
   stillShared.clear();
 }
@@ -289,11 +289,9 @@ LogicalResult KernelEmitter::emitBlock(Block &block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
     b.setLoc(op.getLoc());
-    awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
   }
-  awaitWgmma();
   return success();
 }
 
@@ -362,10 +360,17 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         });
         return success();
       })
-      .Case<tile_gpu::GlobalAccessOp, tile_gpu::SharedAccessOp,
-            tile_gpu::AsyncCommitOp, tile_gpu::AsyncWaitOp,
-            tile_gpu::BarrierOp>(
+      .Case<tile_gpu::AsyncCommitOp, tile_gpu::AsyncWaitOp, tile_gpu::BarrierOp,
+            tile_gpu::FenceAsyncOp>(
           [&](auto sync) { return b.clone(*sync, scalars), success(); })
+      .Case([&](tile_gpu::WgmmaWaitOp wait) {
+        SmallVector<Value> sums = flatten(wait.getValues());
+        unflatten(wait.getResults(),
+                  tile_gpu::WgmmaWaitOp::create(b, TypeRange(ValueRange(sums)),
+                                                wait.getPending(), sums)
+                      .getResults());
+        return success();
+      })
       .Case([&](StoreOp store) {
         if (hasMmaLayout(store.getValue().getType()))
           return emitMmaStore(store), success();
@@ -460,7 +465,6 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
   }
 }
 
-/// One thread runs the loops of a producer alone.
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   LogicalResult result = success();
   auto body = [&](Value i, ValueRange carried) -> SmallVector<Value> {
@@ -470,13 +474,9 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
     return failed(result) ? SmallVector<Value>(carried)
                           : flatten(op.getYieldedValues());
   };
-  auto roles = op->getParentOfType<tile_gpu::WarpSpecializeOp>();
-  bool isApart = roles && roles.getProducer().isAncestor(op->getParentRegion());
   unflatten(op.getResults(),
             b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
-                   scalar(op.getStep()), flatten(op.getInitArgs()), body,
-                   isApart ? ThreadBuilder::Loop::Own
-                           : ThreadBuilder::Loop::Uniform));
+                   scalar(op.getStep()), flatten(op.getInitArgs()), body));
   return result;
 }
 
@@ -485,8 +485,6 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
-  branch->setAttr(tile_gpu::kUniformAttr,
-                  b.getStringAttr(isWarpBranch(op) ? "warp" : "block"));
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;

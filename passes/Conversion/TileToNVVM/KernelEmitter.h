@@ -68,7 +68,7 @@ private:
   /// lies since it was converted, or stored in a layout conversion of its own.
   SharedTile share(mlir::OpOperand &operand);
   /// Ends the writes of a layout conversion: what was stored can be read.
-  void endLocalStores() { tile_gpu::BarrierOp::create(b, mlir::IntegerAttr()); }
+  void endLocalStores() { tile_gpu::BarrierOp::create(b); }
   mlir::Value readShared(const SharedTile &tile, mlir::Value row,
                          mlir::Value col);
   void writeShared(mlir::Value value, const SharedTile &tile, mlir::Value row,
@@ -127,8 +127,6 @@ private:
                     const BlockedLayout &blocked, int64_t k);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
-  /// Says that a load reads or a store writes memory here.
-  void markGlobal(mlir::Operation *op);
 
   // EmitTiles.cpp
   void emitMap(tile::MapOp op);
@@ -253,8 +251,6 @@ private:
   /// The address of an element.
   mlir::Value bufferElement(const SharedBuffer &tile, mlir::Value row,
                             mlir::Value col);
-  /// Says that a tile in shared memory is accessed here.
-  void markShared(mlir::Value tile, tile_gpu::SharedAccessKind kind);
   void emitAsyncCopy(tile_gpu::AsyncCopyOp op);
   int64_t countWorkers(int64_t perRow) const;
   void forPieces(int64_t pieces, int64_t perRow,
@@ -326,10 +322,6 @@ private:
   mlir::Value describeA(tile::DotOp op, int64_t s, int64_t k);
   mlir::Value describeB(tile::DotOp op, int64_t k);
   void emitWarpgroupDot(tile::DotOp op);
-  /// Says that results of dots are used, which are to be there.
-  void awaitWgmma();
-  /// Says so of those that `op` reads.
-  void awaitOperands(mlir::Operation *op);
 
   tile::KernelOp kernel;
   int64_t threads;

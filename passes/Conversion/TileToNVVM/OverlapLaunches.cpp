@@ -34,9 +34,8 @@ static bool isInsideBlock(Operation &op) {
   if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op))
     return call.getIntrin() == "llvm.nvvm.ex2.approx.ftz.f";
   return isa<NVVM::LdMatrixOp, NVVM::MmaOp, NVVM::ShflOp,
-             nsa::tile_gpu::SharedAccessOp, nsa::tile_gpu::ReuseOp,
-             nsa::tile_gpu::BarrierOp, nsa::tile_gpu::AsyncCommitOp,
-             nsa::tile_gpu::AsyncWaitOp>(op);
+             nsa::tile_gpu::BarrierOp, nsa::tile_gpu::FenceAsyncOp,
+             nsa::tile_gpu::AsyncCommitOp, nsa::tile_gpu::AsyncWaitOp>(op);
 }
 
 /// Whether the operation may come before the launches in front have ended.
@@ -47,9 +46,6 @@ static bool isIndependent(Operation &op, ArrayRef<int64_t> settled) {
            isa<LLVM::LLVMFuncOp>(argument.getOwner()->getParentOp()) &&
            llvm::is_contained(settled, argument.getArgNumber());
   };
-  if (auto access = dyn_cast<nsa::tile_gpu::GlobalAccessOp>(op))
-    return access.getKind() == nsa::tile_gpu::AccessKind::Read &&
-           isSettled(access.getPointer());
   if (auto load = dyn_cast<LLVM::LoadOp>(op); load && isSettled(load.getAddr()))
     return true;
   if (auto copy = dyn_cast<NVVM::CpAsyncOp>(op))
@@ -76,6 +72,20 @@ static void createControl(ImplicitLocOpBuilder &b, StringRef action) {
                             LLVM::AsmDialectAttr(), ArrayAttr());
 }
 
+/// Whether a branch is the guard of an access to global memory, as each thread
+/// has its own, and not one that the block takes.
+static bool isGuard(scf::IfOp branch) {
+  bool accesses = false, waits = false;
+  branch->walk([&](Operation *op) {
+    if (auto load = dyn_cast<LLVM::LoadOp>(op))
+      accesses |= !isShared(load.getAddr());
+    if (auto store = dyn_cast<LLVM::StoreOp>(op))
+      accesses |= !isShared(store.getAddr());
+    waits |= isa<nsa::tile_gpu::BarrierOp>(op);
+  });
+  return !branch.elseBlock() && accesses && !waits;
+}
+
 /// Waits in the block, or in the branches of the condition where its first
 /// operation is that depends on other launches.
 static void waitIn(Block &body, ArrayRef<int64_t> settled, bool late) {
@@ -85,7 +95,8 @@ static void waitIn(Block &body, ArrayRef<int64_t> settled, bool late) {
       first = &op;
       break;
     }
-  if (auto condition = dyn_cast<scf::IfOp>(first)) {
+  if (auto condition = dyn_cast<scf::IfOp>(first);
+      condition && !isGuard(condition)) {
     if (!condition.elseBlock()) {
       auto b = ImplicitLocOpBuilder(condition.getLoc(), condition);
       b.createBlock(&condition.getElseRegion());

@@ -187,8 +187,8 @@ def TileGPUAllocateSharedMemory
 def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
   let summary = "Copy the tiles of a loop's next iterations ahead";
   let description = [{
-    Expands loops with `tile_gpu.pipeline` in kernels without a producer. Before
-    the loop, threads begin the copies of all stages but one. An iteration waits
+    Expands loops with `tile_gpu.pipeline` that no producer copies for. Before the
+    loop, threads begin the copies of all stages but one. An iteration waits
     for its own, and begins those of a later one, where there is one: while the
     first dot multiplies, if a warpgroup makes it. What the copies' indices are
     computed from is computed once more for that. Rows and columns of f32 or i32
@@ -226,7 +226,7 @@ def TileGPUWarpSpecialize
   let summary = "Split kernels with a producer into two roles";
   let description = [{
     In kernels with `tile_gpu.producer`, a thread of one more warpgroup issues the
-    loads of all loops with `tile_gpu.pipeline`, and of tiles that the kernel's
+    loads of all loops whose `tile_gpu.pipeline` says so, and of tiles that the kernel's
     own block loads, by TMA; it computes the indices once more. Consumers wait at
     mbarriers for the stages that loops carry, and say when these are free again.
 
@@ -240,7 +240,7 @@ def TileGPUWarpSpecialize
       %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
       tile_gpu.async_copy %k[%i, %r] to %0 width 8 : ...
       ...
-    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 4, bytes = 8192, offset = 0>}
+    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 4, bytes = 8192, offset = 0, producer = true>}
     // becomes
     %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
     ...
@@ -264,6 +264,45 @@ def TileGPUWarpSpecialize
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
     "::nsa::rt::RTDialect", "::nsa::tile_gpu::TileGPUDialect"];
+}
+
+def TileGPUInsertBarriers
+    : Pass<"tile-gpu-insert-barriers", "::nsa::tile::KernelOp"> {
+  let summary = "Insert barriers, fences and waits where memory is accessed";
+  let description = [{
+    Goes through a kernel in program order and keeps what other threads may not
+    have done or may not see since the last barrier. It inserts
+
+    - `tile_gpu.async_wait` and `tile_gpu.barrier` where a tile is read that was
+      copied or stored;
+    - a barrier where a tile is written after some tile has been read;
+    - a barrier where an argument is read that may have been written, or written
+      after other threads may have read or written those elements: an output may
+      lie in the memory of an input;
+    - `tile_gpu.fence_async` in front of barriers in kernels with wgmma, if
+      threads have written shared memory;
+    - `tile_gpu.wgmma_wait` in front of barriers and of what uses the sums.
+
+    Operations through which threads exchange elements by scratch have barriers
+    of their own, and need the fence and the wait before.
+
+    All of a loop may have run before each iteration, and neither branch or both
+    before what is behind them. Nothing is in flight where control flow begins and
+    ends. A barrier that not all threads would come by is an error.
+
+    Example:
+
+    ```mlir
+    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ...
+    %d = tile.dot %a, %v, %zero : ...
+    // becomes
+    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ...
+    tile_gpu.async_wait pending 0
+    tile_gpu.barrier
+    %d = tile.dot %a, %v, %zero : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
 
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
@@ -295,9 +334,8 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     one iteration. The function then has parameters behind the pointers, tensor
     maps of 128 bytes, which the attribute `nsa.tensor_maps` describes.
 
-    Where threads access memory that others access too, operations of `tile_gpu`
-    say so; `tile-gpu-insert-barriers` makes barriers of them. The result also
-    needs `nsa-expand-math` and upstream conversions to LLVM.
+    The result also needs `convert-tile-gpu-to-nvvm`, `nsa-expand-math` and upstream
+    conversions to LLVM.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
@@ -310,52 +348,12 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   ];
 }
 
-def TileGPUInsertBarriers
-    : Pass<"tile-gpu-insert-barriers", "::mlir::LLVM::LLVMFuncOp"> {
-  let summary = "Insert barriers, fences and waits where memory is accessed";
-  let description = [{
-    Runs on what `nsa-tile-to-nvvm` makes of a kernel, in program order, and
-    keeps what other threads may not have done or may not see since the last
-    barrier. It removes the operations that say where memory is accessed, and
-    inserts
-
-    - `tile_gpu.async_wait` and `tile_gpu.barrier` where a tile is read that was
-      copied or stored;
-    - a barrier where a tile is written after some tile has been read, and where
-      an exchange begins;
-    - a barrier where an argument is read that may have been written, or written
-      after other threads may have read or written those elements: an output may
-      lie in the memory of an input;
-    - `tile_gpu.fence_async` in front of barriers in kernels with wgmma, if
-      threads have written shared memory;
-    - `tile_gpu.wgmma_wait` in front of barriers and of what uses the sums.
-
-    All of a loop may have run before each iteration, and neither branch or both
-    before what is behind them. Nothing is in flight where `tile_gpu.uniform`
-    control flow begins and ends. A barrier that not all threads would come by is
-    an error.
-
-    Example:
-
-    ```mlir
-    tile_gpu.shared_access write 2048 bytes at 0
-    ...
-    tile_gpu.shared_access read 2048 bytes at 0
-    // becomes
-    ...
-    tile_gpu.barrier
-    ```
-  }];
-  let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
-}
-
 def ConvertTileGPUToNVVM
     : Pass<"convert-tile-gpu-to-nvvm", "::mlir::LLVM::LLVMFuncOp"> {
   let summary = "Lower barriers, fences and waits to NVVM";
   let description = [{
-    Each operation that `tile-gpu-insert-barriers` leaves becomes one
-    instruction: barriers of some threads have the number 1. What only that pass
-    reads is an error.
+    Each operation becomes one instruction; the barriers of consumers, which the
+    producer does not come by, have the number 1.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",

@@ -49,11 +49,11 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
       createTileGPUAllocateSharedMemory(memory));
   manager.nest<tile::KernelOp>().addPass(createTileGPUPipeline());
   manager.nest<tile::KernelOp>().addPass(createTileGPUWarpSpecialize());
+  manager.nest<tile::KernelOp>().addPass(createTileGPUInsertBarriers());
   NSATileToNVVMOptions options;
   options.wgmma = wgmma;
   manager.addPass(createNSATileToNVVM(options));
   auto &functions = manager.nest<LLVM::LLVMFuncOp>();
-  functions.addPass(createTileGPUInsertBarriers());
   functions.addPass(createConvertTileGPUToNVVM());
   SmallVector<std::string> slow(std::begin(kSlowPatterns),
                                 std::end(kSlowPatterns));

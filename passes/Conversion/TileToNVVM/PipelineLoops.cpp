@@ -7,7 +7,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
@@ -28,9 +28,9 @@ namespace {
 class LoopPipeliner {
 public:
   LoopPipeliner(scf::ForOp loop, PipelineAttr plan,
-                const llvm::DenseSet<Value> &written)
+                const llvm::DenseSet<Value> &written, bool usesWgmma)
       : loop(loop), plan(plan), prefetch(findPrefetch(loop, written)),
-        b(loop.getLoc(), loop) {}
+        usesWgmma(usesWgmma), b(loop.getLoc(), loop) {}
 
   void run();
 
@@ -39,26 +39,15 @@ private:
   void makePrologue();
   void makeBody(scf::ForOp staged);
   void copyAhead(scf::ForOp from, Value iteration, Value stage);
-  void markStages(SharedAccessKind kind);
 
   scf::ForOp loop;
   PipelineAttr plan;
   Prefetch prefetch;
+  bool usesWgmma;
   ThreadBuilder b;
   SmallVector<AsyncCopyOp> copies;
 };
 } // namespace
-
-/// Whether something in `op` reads tiles that stay in shared memory.
-static bool readsSharedBuffers(Operation *op) {
-  return op
-      ->walk([](Operation *inner) {
-        return llvm::any_of(inner->getOperandTypes(), isShared)
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
 
 /// How many elements of a row or a column a copy can move at once.
 static int64_t getLineWidth(LoadOp load) {
@@ -96,12 +85,6 @@ void LoopPipeliner::makeLines() {
   }
 }
 
-/// Says that any of the stages is accessed.
-void LoopPipeliner::markStages(SharedAccessKind kind) {
-  SharedAccessOp::create(b, kind, uint64_t(plan.getStages() * plan.getBytes()),
-                         uint64_t(plan.getOffset()));
-}
-
 /// Copies the tiles of an iteration of `from` into `stage`, if there is one.
 void LoopPipeliner::copyAhead(scf::ForOp from, Value iteration, Value stage) {
   Value exists = b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt,
@@ -122,14 +105,12 @@ void LoopPipeliner::copyAhead(scf::ForOp from, Value iteration, Value stage) {
 
 /// All stages but one are on their way before the loop.
 void LoopPipeliner::makePrologue() {
-  // What the loop reads of shared memory counts as read before it.
-  if (readsSharedBuffers(loop))
-    markStages(SharedAccessKind::Read);
-  markStages(SharedAccessKind::Copy);
+  // Others may still read what was there before.
+  BarrierOp::create(b);
   for (int64_t k = 0; k + 1 < plan.getStages(); ++k) {
     copyAhead(loop, b.add(loop.getLowerBound(), b.mul(loop.getStep(), k)),
               b.i32(k * plan.getBytes()));
-    AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
+    AsyncCommitOp::create(b);
   }
 }
 
@@ -159,24 +140,16 @@ void LoopPipeliner::makeBody(scf::ForOp staged) {
   b.setInsertionPointToStart(body);
   auto [before, after] =
       neighbours(b, stage, ahead * plan.getBytes(), plan.getBytes());
-  for (AsyncCopyOp copy : copies)
-    GlobalAccessOp::create(b, AccessKind::Read, getArgument(copy.getRef()),
-                           IntegerAttr());
   AsyncWaitOp::create(b, int32_t(ahead - 1));
-  for (AsyncCopyOp copy : copies) {
-    auto alloc = copy.getBuffer().getDefiningOp<AllocOp>();
-    if (!alloc.isLine())
-      SharedAccessOp::create(b, SharedAccessKind::Arrive,
-                             uint64_t(SharedShape(copy.getBuffer()).bytes()),
-                             *alloc.getOffset());
-  }
-  BarrierOp::create(b, IntegerAttr());
+  if (usesWgmma)
+    FenceAsyncOp::create(b);
+  BarrierOp::create(b);
   Value iteration =
       b.add(staged.getInductionVar(), b.mul(staged.getStep(), ahead));
   if (DotOp first = findFirstDot(staged))
     b.setInsertionPointAfter(first);
   copyAhead(staged, iteration, before);
-  AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
+  AsyncCommitOp::create(b);
   for (AsyncCopyOp copy : copies) {
     for (Operation *user : copy.getBuffer().getUsers())
       if (staged->isProperAncestor(user)) {
@@ -208,10 +181,7 @@ void LoopPipeliner::run() {
     from.replaceAllUsesWith(to);
   for (auto [from, to] : llvm::zip(loop.getResults(), staged.getResults()))
     from.replaceAllUsesWith(to);
-  OpBuilder::InsertionGuard guard(b);
   makeBody(staged);
-  b.setInsertionPointAfter(staged);
-  markStages(SharedAccessKind::Read);
   loop.erase();
 }
 
@@ -219,16 +189,15 @@ namespace {
 struct Pipeline : nsa::impl::TileGPUPipelineBase<Pipeline> {
   void runOnOperation() override {
     KernelOp kernel = getOperation();
-    if (kernel->hasAttr(kProducerAttr))
-      return;
     llvm::DenseSet<Value> written = getWrittenArguments(kernel);
     SmallVector<std::pair<scf::ForOp, PipelineAttr>> loops;
     kernel.walk([&](scf::ForOp loop) {
-      if (auto plan = loop->getAttrOfType<PipelineAttr>(kPipelineAttr))
+      auto plan = loop->getAttrOfType<PipelineAttr>(kPipelineAttr);
+      if (plan && !plan.getProducer())
         loops.emplace_back(loop, plan);
     });
     for (auto [loop, plan] : loops)
-      LoopPipeliner(loop, plan, written).run();
+      LoopPipeliner(loop, plan, written, usesWgmma(kernel)).run();
   }
 };
 } // namespace

@@ -1,6 +1,7 @@
 //===- SharedTiles.cpp - tiles in shared memory ---------------------------===//
 
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "dialects/Interfaces/AttributeNames.h"
 
 using namespace nsa::cuda;
 
@@ -22,6 +23,32 @@ mlir::Value nsa::cuda::getBuffer(mlir::Value tile) {
 
 int64_t nsa::cuda::getOffset(mlir::Value buffer) {
   return int64_t(*buffer.getDefiningOp<tile_gpu::AllocOp>().getOffset());
+}
+
+mlir::LogicalResult nsa::cuda::verifyHasThreads(tile::KernelOp kernel) {
+  if (kernel->hasAttr(tile_gpu::kThreadsAttr))
+    return mlir::success();
+  return kernel.emitError("kernel @")
+         << kernel.getSymName() << " has no " << tile_gpu::kThreadsAttr
+         << ", which tile-gpu-assign-layouts gives it";
+}
+
+mlir::LogicalResult nsa::cuda::verifyAllocated(tile::KernelOp kernel) {
+  auto refuse = [](mlir::Operation *op, llvm::StringRef what) {
+    return op->emitError("has no ")
+           << what << ", which tile-gpu-allocate-shared-memory gives it";
+  };
+  for (llvm::StringRef name : {llvm::StringRef(tile_gpu::kScratchAttr),
+                               llvm::StringRef(kSharedBytesAttr)})
+    if (!kernel->hasAttr(name))
+      return refuse(kernel, name);
+  mlir::WalkResult result =
+      kernel.walk([&](tile_gpu::AllocOp alloc) -> mlir::WalkResult {
+        return !alloc->use_empty() && !alloc.getOffset()
+                   ? refuse(alloc, "offset")
+                   : mlir::success();
+      });
+  return mlir::failure(result.wasInterrupted());
 }
 
 int64_t SharedShape::swizzleShift() const {

@@ -49,6 +49,11 @@ mlir::Value getBuffer(mlir::Value tile);
 /// Where a buffer begins in shared memory.
 int64_t getOffset(mlir::Value buffer);
 
+/// Fails with an error if a kernel's tiles have no layouts.
+mlir::LogicalResult verifyHasThreads(tile::KernelOp kernel);
+/// Fails with an error if its buffers or its scratch have no offsets.
+mlir::LogicalResult verifyAllocated(tile::KernelOp kernel);
+
 /// Hands out pieces of a block's shared memory, first fit.
 class SharedPool {
 public:

@@ -264,13 +264,10 @@ ThreadBuilder::ifElse(Value condition, TypeRange types,
 
 SmallVector<Value>
 ThreadBuilder::loop(Value begin, Value end, Value step, ValueRange inits,
-                    function_ref<SmallVector<Value>(Value, ValueRange)> body,
-                    Loop kind) {
+                    function_ref<SmallVector<Value>(Value, ValueRange)> body) {
   auto loop =
       scf::ForOp::create(*this, begin, end, step, inits,
                          [](OpBuilder &, Location, Value, ValueRange) {});
-  if (kind == Loop::Uniform)
-    loop->setAttr(nsa::tile_gpu::kUniformAttr, getStringAttr("block"));
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToEnd(loop.getBody());
   SmallVector<Value> next =

@@ -89,17 +89,13 @@ public:
   ifElse(mlir::Value condition, mlir::TypeRange types,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> yes,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> no);
-  /// Whether only code of a thread, or all threads that meet at barriers, in
-  /// the same iterations.
-  enum class Loop { Own, Uniform };
   /// for (i = begin; i < end; i += step) over i32 with carried values.
   llvm::SmallVector<mlir::Value>
   loop(mlir::Value begin, mlir::Value end, mlir::Value step,
        mlir::ValueRange inits,
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
                                                          mlir::ValueRange)>
-           body,
-       Loop kind = Loop::Own);
+           body);
 };
 
 } // namespace nsa::cuda

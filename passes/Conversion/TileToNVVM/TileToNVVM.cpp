@@ -57,38 +57,24 @@ static LogicalResult verifyBuffers(KernelOp kernel) {
   return failure(result.wasInterrupted());
 }
 
-/// Buffers and scratch have offsets.
-static LogicalResult verifyOffsets(KernelOp kernel) {
-  auto refuse = [](Operation *op, StringRef what) {
-    return op->emitError("has no ")
-           << what << ", which tile-gpu-allocate-shared-memory gives it";
-  };
-  for (StringRef name : {StringRef(nsa::tile_gpu::kScratchAttr),
-                         StringRef(nsa::kSharedBytesAttr)})
-    if (!kernel->hasAttr(name))
-      return refuse(kernel, name);
-  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
-    if (op->hasAttr(nsa::tile_gpu::kPipelineAttr))
-      return op->emitError("has ")
-             << nsa::tile_gpu::kPipelineAttr
-             << ", which tile-gpu-pipeline or tile-gpu-warp-specialize expands";
-    auto alloc = dyn_cast<nsa::tile_gpu::AllocOp>(op);
-    return alloc && !alloc->use_empty() && !alloc.getOffset()
-               ? refuse(alloc, "offset")
-               : success();
+/// Loops that copy ahead are expanded.
+static LogicalResult verifyExpanded(KernelOp kernel) {
+  WalkResult result = kernel.walk([](scf::ForOp loop) -> WalkResult {
+    if (!loop->hasAttr(nsa::tile_gpu::kPipelineAttr))
+      return success();
+    return loop->emitError("has ")
+           << nsa::tile_gpu::kPipelineAttr
+           << ", which tile-gpu-pipeline or tile-gpu-warp-specialize expands";
   });
   return failure(result.wasInterrupted());
 }
 
 /// With `tile_gpu.threads` all tiles have layouts.
 static LogicalResult verifyKernel(KernelOp kernel, bool hasWgmma) {
-  if (!kernel->hasAttr(nsa::tile_gpu::kThreadsAttr))
-    return kernel.emitError("kernel @")
-           << kernel.getSymName() << " has no " << nsa::tile_gpu::kThreadsAttr
-           << ", which tile-gpu-assign-layouts gives it";
-  return failure(failed(verifyBuffers(kernel)) ||
-                 failed(verifyMma(kernel, hasWgmma)) ||
-                 failed(verifyOffsets(kernel)));
+  return failure(
+      failed(verifyHasThreads(kernel)) || failed(verifyBuffers(kernel)) ||
+      failed(verifyMma(kernel, hasWgmma)) || failed(verifyExpanded(kernel)) ||
+      failed(verifyAllocated(kernel)));
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow

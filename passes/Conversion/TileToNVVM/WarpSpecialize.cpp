@@ -43,6 +43,12 @@ static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
   return {atLaunch, std::min(rest / consumers / 8 * 8, mostRegisters)};
 }
 
+/// Whether a producer copies for a loop.
+static bool hasProducer(scf::ForOp loop) {
+  auto pipeline = loop->getAttrOfType<PipelineAttr>(kPipelineAttr);
+  return pipeline && pipeline.getProducer();
+}
+
 namespace {
 /// The next stage in turn and its phase bit.
 struct Turn {
@@ -88,10 +94,8 @@ private:
 } // namespace
 
 Specializer::Specializer(KernelOp kernel)
-    : kernel(kernel), plan(planProducer(kernel, getWrittenArguments(kernel),
-                                        [](scf::ForOp loop) {
-                                          return loop->hasAttr(kPipelineAttr);
-                                        })),
+    : kernel(kernel),
+      plan(planProducer(kernel, getWrittenArguments(kernel), hasProducer)),
       roles(kernel->getAttrOfType<ProducerAttr>(kProducerAttr)),
       threads(kernel->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt()),
       b(kernel.getLoc(), kernel.getContext()) {
@@ -316,9 +320,6 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(own.getBody());
   MBarrierWaitOp::create(b, full, turn.stage, turn.phase);
-  for (const ProducerPlan::Copy &copy : copies)
-    GlobalAccessOp::create(b, AccessKind::Read, getArgument(copy.access.ref),
-                           IntegerAttr());
   takeStage(copies, getStageBytes(turn.stage));
   auto yield = cast<scf::YieldOp>(own.getBody()->getTerminator());
   if (delayed.dot) {
@@ -474,9 +475,8 @@ struct WarpSpecialize : nsa::impl::TileGPUWarpSpecializeBase<WarpSpecialize> {
       return;
     bool isCopied = kernel
                         .walk([](scf::ForOp loop) {
-                          return loop->hasAttr(kPipelineAttr)
-                                     ? WalkResult::interrupt()
-                                     : WalkResult::advance();
+                          return hasProducer(loop) ? WalkResult::interrupt()
+                                                   : WalkResult::advance();
                         })
                         .wasInterrupted();
     if (!isCopied) {

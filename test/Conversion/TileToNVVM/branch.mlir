@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 
 // A branch reads tiles that were copied before it: threads wait for them in
 // front of it.

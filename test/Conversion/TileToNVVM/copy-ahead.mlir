@@ -1,5 +1,5 @@
 // RUN: nsa-opt %s --nsa-assign-layouts --split-input-file | FileCheck %s --check-prefix=LAYOUTS
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 
 // A loop copies a line ahead that it gathers: any thread computes its indices,
 // although a tile in the MMA layout has them, too.

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm | FileCheck %s
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm | FileCheck %s
 
 // Rows of 26 pieces are copied by 26 of the 32 threads: each has pieces of one
 // column, whose addresses are constants apart.

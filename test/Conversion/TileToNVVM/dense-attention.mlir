@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
 
 // The exponent of equal numbers is 0, natural or of 2, so that the probability of
 // the only key is 1: the product is rounded before the difference is. What asks to

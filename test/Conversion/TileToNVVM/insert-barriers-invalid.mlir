@@ -1,52 +1,48 @@
-// RUN: nsa-opt %s --tile-gpu-insert-barriers --split-input-file --verify-diagnostics
+// RUN: nsa-opt %s --tile-gpu-insert-barriers --allow-unregistered-dialect --split-input-file --verify-diagnostics
 
-llvm.func @some_threads(%x: i1) {
-  tile_gpu.shared_access write 2048 bytes at 0
-  scf.if %x {
-    // expected-error@+1 {{needs a barrier, but not all threads of the block come by}}
-    tile_gpu.shared_access read 2048 bytes at 0
-  }
-  llvm.return
+// expected-error @below {{kernel @layouts has no tile_gpu.threads, which tile-gpu-assign-layouts gives it}}
+tile.kernel private @layouts() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  tile.return
 }
 
 // -----
 
-llvm.func @warps(%x: i1) {
-  scf.if %x {
-    // expected-error@+1 {{needs a barrier, but not all threads of the block come by}}
+tile.kernel private @producer() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,
+                                            tile_gpu.scratch = 0 : i64, nsa.shared_bytes = 0 : i64} {
+  tile_gpu.warp_specialize blocks 1 producer {
+    // expected-error @below {{needs a barrier, but not all threads of the block come by}}
     tile_gpu.barrier
-  } {tile_gpu.uniform = "warp"}
-  llvm.return
+  } consumer {
+  }
+  tile.return
 }
 
 // -----
 
-llvm.func @vote(%n: i32, %x: i1) {
-  %c = llvm.mlir.constant(1 : i32) : i32
-  scf.for %i = %c to %n step %c : i32 {
-    // expected-error@+1 {{needs all votes, but not all threads of the block come by}}
-    %0 = tile_gpu.any_thread %x
+tile.kernel private @vote() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,
+                                       tile_gpu.scratch = 0 : i64, nsa.shared_bytes = 0 : i64} {
+  tile_gpu.warp_specialize blocks 1 producer {
+    %t = "test.tile"() : () -> !tile.tile<64x1xi1, #tile_gpu.blocked<threads = 128, threads_per_row = 2, width = 1>>
+    // expected-error @below {{needs all votes, but not all threads of the block come by}}
+    %0 = tile.any %t : !tile.tile<64x1xi1, #tile_gpu.blocked<threads = 128, threads_per_row = 2, width = 1>>
+  } consumer {
   }
-  llvm.return
+  tile.return
 }
 
 // -----
 
-llvm.func @wgmma(%x: i1, %y: f32) {
-  scf.if %x {
-    // expected-error@+1 {{needs whole warpgroups, but not all threads of the block come by}}
-    %0 = tile_gpu.wgmma_commit %y : f32
+tile.kernel private @wgmma() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,
+                                         tile_gpu.scratch = 512 : i64, nsa.shared_bytes = 512 : i64} {
+  %0 = tile_gpu.alloc swizzle 32 at 0 : !tile_gpu.memdesc<16x16xbf16>
+  tile_gpu.warp_specialize blocks 1 producer {
+    %a = "test.tile"() : () -> !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
+    %d = "test.tile"() : () -> !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+    %v = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x16xbf16> -> !tile.tile<16x16xbf16, #tile.shared>
+    // expected-error @below {{needs whole warpgroups, but not all threads of the block come by}}
+    %e = tile.dot %a, %v, %d {tile_gpu.mma = #tile_gpu.mma<version = 3>}
+        : !tile.tile<64x16xbf16, #tile.mma<warps = 4>>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+  } consumer {
   }
-  llvm.return
-}
-
-// -----
-
-llvm.func @use(%x: i1, %y: f32) {
-  %0 = tile_gpu.wgmma_commit %y : f32
-  scf.if %x {
-    // expected-error@+1 {{needs a wait for wgmma, but not all threads of the block come by}}
-    tile_gpu.wgmma_use %0 : f32
-  }
-  llvm.return
+  tile.return
 }

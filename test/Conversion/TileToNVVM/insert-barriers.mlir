@@ -1,192 +1,142 @@
-// RUN: nsa-opt %s --tile-gpu-insert-barriers --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-insert-barriers --allow-unregistered-dialect | FileCheck %s
 
-// What other threads stored is read behind one barrier.
-// CHECK-LABEL: @read_after_write
-llvm.func @read_after_write() {
-  // CHECK-NEXT: llvm.inline_asm {{.*}} "store"
-  tile_gpu.shared_access write 2048 bytes at 0
-  llvm.inline_asm has_side_effects "store", "" : () -> ()
-  // CHECK-NEXT: tile_gpu.barrier{{$}}
-  // CHECK-NEXT: llvm.inline_asm {{.*}} "load"
-  tile_gpu.shared_access read 1024 bytes at 1024
-  llvm.inline_asm has_side_effects "load", "" : () -> ()
-  // CHECK-NEXT: llvm.return
-  tile_gpu.shared_access read 2048 bytes at 0
-  llvm.return
+!rows = !tile.tile<16x1xi32, #tile.rematerialized>
+!cols = !tile.tile<1x16xi32, #tile.rematerialized>
+!mma = !tile.tile<16x16xbf16, #tile.mma<warps = 1>>
+!shared = !tile.tile<16x16xbf16, #tile.shared>
+!buffer = !tile_gpu.memdesc<16x16xbf16>
+!blocked = !tile.tile<16x16xf32, #tile_gpu.blocked<threads = 32, threads_per_row = 4, width = 4>>
+!spread = !tile.tile<16x16xf32, #tile_gpu.blocked<threads = 32, threads_per_row = 2, width = 4>>
+!sums = !tile.tile<1x16xf32, #tile_gpu.blocked<threads = 32, threads_per_row = 4, width = 4>>
+
+// What threads store to one buffer is read behind a barrier, a second time
+// without; what lies elsewhere is stored without, what has been read is not.
+// CHECK-LABEL: @stores
+tile.kernel private @stores(%x: memref<1xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 1024 : i64, nsa.shared_bytes = 1024 : i64} {
+  %t = "test.tile"() : () -> !mma
+  %0 = tile_gpu.alloc swizzle 32 at 0 : !buffer
+  %1 = tile_gpu.alloc swizzle 32 at 512 : !buffer
+  // CHECK: tile_gpu.local_store
+  // CHECK-NEXT: tile_gpu.local_view
+  // CHECK-NEXT: tile_gpu.barrier
+  // CHECK-NEXT: tile.convert
+  // CHECK-NEXT: tile.convert
+  tile_gpu.local_store %t to %0 : !mma to !buffer
+  %v = tile_gpu.local_view %0 : !buffer -> !shared
+  %a = tile.convert %v : !shared -> !mma
+  %b = tile.convert %v : !shared -> !mma
+  // CHECK-NEXT: tile_gpu.barrier
+  // CHECK-NEXT: tile_gpu.local_store
+  // CHECK-NEXT: tile_gpu.local_store
+  // CHECK-NEXT: tile.return
+  tile_gpu.local_store %t to %0 : !mma to !buffer
+  tile_gpu.local_store %t to %1 : !mma to !buffer
+  tile.return
 }
 
-// -----
-
-// Two reads need no barrier, nor does a write beside them.
-// CHECK-LABEL: @reads
-// CHECK-NEXT: tile_gpu.barrier
-// CHECK-NEXT: llvm.return
-llvm.func @reads() {
-  tile_gpu.shared_access read 2048 bytes at 0
-  tile_gpu.shared_access read 2048 bytes at 0
-  tile_gpu.shared_access write 2048 bytes at 0
-  tile_gpu.shared_access write 2048 bytes at 2048
-  llvm.return
-}
-
-// -----
-
-// An iteration writes what the one before has read.
-// CHECK-LABEL: @loop
-llvm.func @loop(%n: i32) {
-  %c = llvm.mlir.constant(1 : i32) : i32
+// An iteration stores what the one before has read; nothing is in flight where
+// a branch begins.
+// CHECK-LABEL: @control
+tile.kernel private @control(%n: memref<1xi32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 1024 : i64, nsa.shared_bytes = 1024 : i64} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %count = tile.load %n[%c0] : memref<1xi32>, (i32) -> i32
+  %any = arith.cmpi sgt, %count, %c0 : i32
+  %t = "test.tile"() : () -> !mma
+  %0 = tile_gpu.alloc swizzle 32 at 0 : !buffer
   // CHECK: scf.for
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: "store"
+  // CHECK-NEXT: tile_gpu.local_store
+  // CHECK-NEXT: tile_gpu.local_view
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: "load"
+  // CHECK-NEXT: tile.convert
   // CHECK-NEXT: }
-  scf.for %i = %c to %n step %c : i32 {
-    tile_gpu.shared_access write 2048 bytes at 0
-    llvm.inline_asm has_side_effects "store", "" : () -> ()
-    tile_gpu.shared_access read 2048 bytes at 0
-    llvm.inline_asm has_side_effects "load", "" : () -> ()
-  } {tile_gpu.uniform = "block"}
-  llvm.return
-}
-
-// -----
-
-// A branch starts with nothing in flight; behind it counts what either did.
-// CHECK-LABEL: @branch
-llvm.func @branch(%x: i1) {
-  tile_gpu.shared_access write 2048 bytes at 0
-  // CHECK: tile_gpu.barrier
+  scf.for %i = %c0 to %count step %c1 : i32 {
+    tile_gpu.local_store %t to %0 : !mma to !buffer
+    %v = tile_gpu.local_view %0 : !buffer -> !shared
+    %a = tile.convert %v : !shared -> !mma
+  }
+  // CHECK-NEXT: tile_gpu.alloc
+  // CHECK-NEXT: tile_gpu.barrier
+  // CHECK-NEXT: tile_gpu.local_store
+  // CHECK-NEXT: tile_gpu.local_view
+  // CHECK-NEXT: tile_gpu.barrier
   // CHECK-NEXT: scf.if
-  // CHECK-NEXT: "load"
+  // CHECK-NEXT: tile.convert
   // CHECK-NEXT: }
-  scf.if %x {
-    tile_gpu.shared_access read 2048 bytes at 0
-    llvm.inline_asm has_side_effects "load", "" : () -> ()
-  } {tile_gpu.uniform = "block"}
-  // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: llvm.return
-  tile_gpu.shared_access write 2048 bytes at 0
-  llvm.return
+  %1 = tile_gpu.alloc swizzle 32 at 0 : !buffer
+  tile_gpu.local_store %t to %1 : !mma to !buffer
+  %w = tile_gpu.local_view %1 : !buffer -> !shared
+  scf.if %any {
+    %b = tile.convert %w : !shared -> !mma
+  }
+  tile.return
 }
 
-// -----
-
-// The newer of two groups of copies stays in flight.
+// Copies are awaited where they are read; the newer group stays in flight.
 // CHECK-LABEL: @copies
-llvm.func @copies() {
-  // CHECK-NEXT: tile_gpu.async_commit 2048 bytes at 0
-  // CHECK-NEXT: tile_gpu.async_commit 2048 bytes at 2048
-  tile_gpu.shared_access copy 2048 bytes at 0
-  tile_gpu.async_commit 2048 bytes at 0
-  tile_gpu.shared_access copy 2048 bytes at 2048
-  tile_gpu.async_commit 2048 bytes at 2048
-  // CHECK-NEXT: tile_gpu.async_wait pending 1
+tile.kernel private @copies(%x: memref<16x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 1024 : i64, nsa.shared_bytes = 1024 : i64} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !rows
+  %c = tile.range %c0 : !cols
+  %0 = tile_gpu.alloc swizzle 32 at 0 : !buffer
+  %1 = tile_gpu.alloc swizzle 32 at 512 : !buffer
+  tile_gpu.async_copy %x[%r, %c] to %0 width 8 : memref<16x16xbf16>, (!rows, !cols) to !buffer
+  tile_gpu.async_copy %x[%r, %c] to %1 width 8 : memref<16x16xbf16>, (!rows, !cols) to !buffer
+  %v = tile_gpu.local_view %0 : !buffer -> !shared
+  %w = tile_gpu.local_view %1 : !buffer -> !shared
+  // CHECK: tile_gpu.async_wait pending 1
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: "load"
-  tile_gpu.shared_access read 2048 bytes at 0
-  llvm.inline_asm has_side_effects "load", "" : () -> ()
+  // CHECK-NEXT: tile.convert
   // CHECK-NEXT: tile_gpu.async_wait pending 0
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: llvm.return
-  tile_gpu.shared_access read 2048 bytes at 2048
-  llvm.return
+  // CHECK-NEXT: tile.convert
+  %a = tile.convert %v : !shared -> !mma
+  %b = tile.convert %w : !shared -> !mma
+  tile.return
 }
 
-// -----
-
-// So do groups behind it that the code waits for itself, as loops that copy ahead
-// begin with.
-// CHECK-LABEL: @copies_ahead
-llvm.func @copies_ahead(%n: i32) {
-  %c = llvm.mlir.constant(1 : i32) : i32
-  // CHECK: tile_gpu.async_commit 2048 bytes at 0
-  // CHECK-NEXT: tile_gpu.async_commit{{$}}
-  // CHECK-NEXT: tile_gpu.async_commit{{$}}
-  tile_gpu.shared_access copy 2048 bytes at 0
-  tile_gpu.async_commit 2048 bytes at 0
-  tile_gpu.shared_access copy 4096 bytes at 2048
-  tile_gpu.async_commit
-  tile_gpu.async_commit
-  // CHECK-NEXT: tile_gpu.async_wait pending 2
+// A thread may store to what it alone has loaded, not to what others have: the
+// tile of other columns.
+// CHECK-LABEL: @arguments
+tile.kernel private @arguments(%x: memref<16x16xf32>, %y: memref<16x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 0 : i64, nsa.shared_bytes = 0 : i64} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !rows
+  %c = tile.range %c0 : !cols
+  // CHECK: tile.load
+  // CHECK-NEXT: tile.store
+  %0 = tile.load %x[%r, %c] : memref<16x16xf32>, (!rows, !cols) -> !blocked
+  tile.store %0, %y[%r, %c] : !blocked, memref<16x16xf32>, (!rows, !cols)
+  // CHECK-NEXT: "test.tile"
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: scf.for
-  // CHECK-NEXT: tile_gpu.async_wait pending 1
+  // CHECK-NEXT: tile.store
+  %1 = "test.tile"() : () -> !spread
+  tile.store %1, %y[%r, %c] : !spread, memref<16x16xf32>, (!rows, !cols)
   // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: "load"
-  // CHECK-NEXT: tile_gpu.async_commit{{$}}
-  scf.for %i = %c to %n step %c : i32 {
-    tile_gpu.async_wait pending 1
-    tile_gpu.shared_access arrive 4096 bytes at 2048
-    tile_gpu.barrier
-    tile_gpu.shared_access read 6144 bytes at 0
-    llvm.inline_asm has_side_effects "load", "" : () -> ()
-    tile_gpu.async_commit
-  } {tile_gpu.uniform = "block"}
-  // CHECK: llvm.return
-  llvm.return
+  // CHECK-NEXT: tile.load
+  %2 = tile.load %y[%r, %c] : memref<16x16xf32>, (!rows, !cols) -> !blocked
+  tile.return
 }
 
-// -----
-
-// A thread may write over what it alone has read, not over what others have.
-// CHECK-LABEL: @global
-llvm.func @global(%x: !llvm.ptr<1>, %y: !llvm.ptr<1>) {
-  // CHECK-NEXT: "own"
-  tile_gpu.global_access read %x owners 0 : !llvm.ptr<1>
-  tile_gpu.global_access write %y owners 0 : !llvm.ptr<1>
-  llvm.inline_asm has_side_effects "own", "" : () -> ()
-  // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: "other"
-  tile_gpu.global_access write %y owners 1 : !llvm.ptr<1>
-  llvm.inline_asm has_side_effects "other", "" : () -> ()
-  // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: llvm.return
-  tile_gpu.global_access read %y owners 1 : !llvm.ptr<1>
-  llvm.return
-}
-
-// -----
-
-// Warpgroups finish before a barrier, and see behind it what threads stored.
-// CHECK-LABEL: @wgmma
-llvm.func @wgmma(%x: f32, %y: f32) -> f32 {
-  // CHECK-NEXT: %[[X:.*]] = tile_gpu.wgmma_commit %arg0
-  // CHECK-NEXT: %[[Y:.*]] = tile_gpu.wgmma_commit %arg1
-  %0 = tile_gpu.wgmma_commit %x : f32
-  %1 = tile_gpu.wgmma_commit %y : f32
-  // CHECK-NEXT: %[[XDONE:.*]] = tile_gpu.wgmma_wait pending 1 %[[X]]
-  // CHECK-NEXT: llvm.fadd %[[XDONE]], %[[XDONE]]
-  tile_gpu.wgmma_use %0 : f32
-  %2 = llvm.fadd %0, %0 : f32
-  // CHECK-NEXT: %[[YDONE:.*]] = tile_gpu.wgmma_wait pending 0 %[[Y]]
-  // CHECK-NEXT: tile_gpu.fence_async
-  // CHECK-NEXT: tile_gpu.barrier
-  tile_gpu.shared_access write 2048 bytes at 0
-  tile_gpu.reuse
-  // CHECK-NEXT: tile_gpu.barrier
-  // CHECK-NEXT: llvm.return %[[YDONE]]
-  tile_gpu.barrier
-  tile_gpu.wgmma_use %1 : f32
-  llvm.return %1 : f32
-}
-
-// -----
-
-// The threads that multiply meet at barriers, not those that copy for them.
-// CHECK-LABEL: @roles
-llvm.func @roles(%x: i1) {
-  // CHECK-NEXT: tile_gpu.barrier{{$}}
-  tile_gpu.barrier
-  // CHECK-NEXT: scf.if
-  // CHECK-NEXT: tile_gpu.barrier threads 128
-  // CHECK-NEXT: tile_gpu.any_thread %arg0 threads 128
-  // CHECK-NEXT: }
-  scf.if %x {
-    tile_gpu.reuse
-    %0 = tile_gpu.any_thread %x
-  } else {
-    tile_gpu.shared_access read 2048 bytes at 0
-  } {tile_gpu.consumers = 128 : i32}
-  llvm.return
+// What goes through scratch has barriers of its own.
+// CHECK-LABEL: @scratch
+tile.kernel private @scratch(%x: memref<16x16xf32>, %y: memref<1x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 0 : i64, nsa.shared_bytes = 64 : i64} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !rows
+  %c = tile.range %c0 : !cols
+  // CHECK-NOT: tile_gpu.barrier
+  %0 = tile.load %x[%r, %c] : memref<16x16xf32>, (!rows, !cols) -> !blocked
+  %1 = tile.convert %0 : !blocked -> !tile.tile<16x16xf32, #tile.mma<warps = 1>>
+  tile.store %1, %x[%r, %c] : !tile.tile<16x16xf32, #tile.mma<warps = 1>>, memref<16x16xf32>, (!rows, !cols)
+  tile.return
 }

@@ -54,3 +54,35 @@ tile.kernel private @loop(%x: memref<64x16xbf16>, %s: memref<4x16xf32>, %n: memr
   } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 3, bytes = 1024, offset = 0>}
   tile.return
 }
+
+// Loops that a producer copies for stay as they are; others of its kernel, whose
+// copies TMA cannot make, do not.
+// CHECK-LABEL: tile.kernel private @beside
+tile.kernel private @beside(%x: memref<64x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,
+                tile_gpu.scratch = 4096 : i64, nsa.shared_bytes = 4096 : i64,
+                tile_gpu.producer = #tile_gpu.producer<barriers = 3072, blocks = 1>} {
+  %c0 = arith.constant 0 : i32
+  %c16 = arith.constant 16 : i32
+  %c64 = arith.constant 64 : i32
+  %c = tile.range %c0 : !cols
+  // CHECK: scf.for
+  // CHECK-NOT: tile_gpu.async_wait
+  // CHECK: tile_gpu.async_copy {{.*}} width 8
+  // CHECK: {tile_gpu.pipeline = #pipeline
+  scf.for %i = %c0 to %c64 step %c16 : i32 {
+    %at = tile.range %i : !rows
+    %0 = tile_gpu.alloc swizzle 32 at 0 : !tile_gpu.memdesc<16x16xbf16>
+    tile_gpu.async_copy %x[%at, %c] to %0 width 8 : memref<64x16xbf16>, (!rows, !cols) to !tile_gpu.memdesc<16x16xbf16>
+  } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 1024, offset = 0, producer = true>}
+  // CHECK: tile_gpu.copy_if
+  // CHECK: scf.for
+  // CHECK: tile_gpu.async_wait pending 0
+  // CHECK-NOT: tile_gpu.pipeline
+  scf.for %i = %c0 to %c64 step %c16 : i32 {
+    %at = tile.range %i {step = 2 : i32} : !rows
+    %0 = tile_gpu.alloc swizzle 32 at 2048 : !tile_gpu.memdesc<16x16xbf16>
+    tile_gpu.async_copy %x[%at, %c] to %0 width 8 : memref<64x16xbf16>, (!rows, !cols) to !tile_gpu.memdesc<16x16xbf16>
+  } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 512, offset = 2048>}
+  tile.return
+}

@@ -2,12 +2,12 @@
 // place of 1,024: with one, each iteration copies its own and waits; with more,
 // as many less one are copied before the loop, each in a group of its own, and
 // an iteration leaves all but the oldest group in flight.
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=1 --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=1 --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=ONE --implicit-check-not=nvvm.cp.async
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=2 --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=2 --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=TWO --implicit-check-not=nvvm.cp.async
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=TWO
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=3 --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=TWO
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=3 --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=THREE --implicit-check-not=nvvm.cp.async
 
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3071" | FileCheck %s --check-prefix=PLAN
@@ -59,13 +59,13 @@
 
 // A limit that all places fit into changes nothing; below, there are as many as
 // fit, and below one an error.
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3072" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3072" --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=THREE
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3071" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3071" --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=TWO --implicit-check-not=nvvm.cp.async
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=2047" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=2047" --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=ONE
-// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=2 shared-limit=1024" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm \
+// RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=2 shared-limit=1024" --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: not nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=1023" --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=LARGE

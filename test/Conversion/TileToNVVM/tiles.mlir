@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=threads=64 --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=threads=64 --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
 
 // One element of 64 belongs to each thread: no loop, no barrier.
 // CHECK: llvm.mlir.global external @nsa_shared_memory() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm=wgmma --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // Branches that each warp takes for its own rows, where it needs nothing of the

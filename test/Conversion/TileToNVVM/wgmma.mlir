@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
-// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm=wgmma --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --split-input-file --remarks-filter="tile-gpu-assign-layouts" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // WITHOUT-NOT: wgmma

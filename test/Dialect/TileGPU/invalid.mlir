@@ -106,22 +106,6 @@ func.func @lists(%x: !tile.tile<16x32xf32, #blocked>, %base: i32, %v: !tile.tile
 
 // -----
 
-func.func @piece() {
-  // expected-error@+1 {{'tile_gpu.shared_access' op is about 0 bytes at 64, but needs at least one byte, at 0 or behind it}}
-  tile_gpu.shared_access read 0 bytes at 64
-  return
-}
-
-// -----
-
-func.func @threads() {
-  // expected-error@+1 {{'tile_gpu.barrier' op is for 48 threads, not a multiple of 32 up to 1024}}
-  tile_gpu.barrier threads 48
-  return
-}
-
-// -----
-
 func.func @pending() {
   // expected-error@+1 {{'tile_gpu.async_wait' op leaves -1 groups pending, less than 0}}
   tile_gpu.async_wait pending -1
@@ -138,10 +122,42 @@ func.func @sums() {
 
 // -----
 
-func.func @uniform(%x: i1) {
-  // expected-error@+1 {{attribute `tile_gpu.uniform` cannot be "lane" on scf.if}}
+func.func @consumers(%x: i1) {
+  // expected-error@+1 {{attribute `tile_gpu.consumers` cannot be 48 : i32 on scf.if}}
   scf.if %x {
-  } {tile_gpu.uniform = "lane"}
+  } {tile_gpu.consumers = 48 : i32}
+  return
+}
+
+// -----
+
+func.func @stages(%n: i32) {
+  scf.for %i = %n to %n step %n : i32 {
+  // expected-error@+1 {{a pipeline has 2 stages or more of at least a byte, not 1 of 64 bytes at 0}}
+  } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 1, bytes = 64, offset = 0>}
+  return
+}
+
+// -----
+
+// expected-error@+1 {{there is at least one mbarrier, not 0}}
+func.func private @no_barriers() -> !tile_gpu.mbarriers<0>
+
+// -----
+
+func.func @arrivals() {
+  // expected-error@+1 {{is passed after 0 arrivals, less than 1}}
+  %0 = tile_gpu.mbarriers arrivals 0 at 0 : !tile_gpu.mbarriers<1>
+  return
+}
+
+// -----
+
+func.func @registers() {
+  // expected-error@+1 {{hands over registers, but does not say how many a thread has at launch, as a producer and as a consumer}}
+  tile_gpu.warp_specialize blocks 1 launch 168 registers [24] producer {
+  } consumer {
+  }
   return
 }
 
