@@ -5,6 +5,7 @@
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/BlockedLayout.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
@@ -15,9 +16,9 @@ using namespace nsa::tile;
 /// Of pipelines; warps that skip stages run further apart.
 static constexpr int64_t maxStages = 4, maxStagesPerWarp = 6;
 /// A multiprocessor's shared memory, of which a block takes this much more than
-/// it asks for; and what barriers and small exchanges between threads take.
+/// it asks for; and what barriers take.
 static constexpr int64_t allShared = 228 << 10, ownShared = 1 << 10,
-                         forBarriers = 1 << 10, forConversions = 7 << 10;
+                         forBarriers = 1 << 10;
 
 namespace {
 class Planner {
@@ -125,22 +126,6 @@ void Planner::addStationary() {
   }
 }
 
-/// The most that an operation exchanges between threads. MMA tiles need that
-/// for sums of columns only.
-static int64_t countConverted(Operation *op) {
-  auto reduce = dyn_cast<ReduceOp>(op);
-  bool isQuiet = llvm::none_of(op->getResultTypes(), hasBlockedLayout);
-  if (!isa<TopNOp, SortOp, TransposeOp>(op))
-    return isQuiet && !(reduce && reduce.getAxis() == 0) ? 0 : forConversions;
-  // Whole tiles, with a word more in each row.
-  int64_t bytes = forConversions;
-  for (Type type : llvm::concat<Type>(llvm::to_vector(op->getOperandTypes()),
-                                      llvm::to_vector(op->getResultTypes())))
-    if (auto tile = dyn_cast<TileType>(type))
-      bytes += llvm::alignTo(4 * tile.getRows() * (tile.getCols() + 1), 16);
-  return bytes;
-}
-
 /// The most that tiles outside of the pipeline take.
 static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
   int64_t bytes = 0, exchanged = 0;
@@ -151,7 +136,7 @@ static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
         llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
           return copy.access.op == op;
         });
-    exchanged = std::max(exchanged, countConverted(op));
+    exchanged = std::max(exchanged, getScratchBytes(op));
     if (isCopied)
       return;
     if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
