@@ -255,8 +255,8 @@ struct AllocateSharedMemory
         return allocator.apply(b);
       if (!allocator.hasStages())
         return refuse(kernel, allocator.bytes());
-      // There is no room for other loops that copy ahead beside a producer's, or
-      // to copy so far ahead.
+      // There is no room for other loops that copy ahead beside a producer's,
+      // or to copy so far ahead.
       if (!allocator.hasProducer())
         --limits.stages;
       limits.producers = false;

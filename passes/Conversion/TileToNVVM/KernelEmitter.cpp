@@ -6,9 +6,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
-#include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

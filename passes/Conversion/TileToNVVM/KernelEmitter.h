@@ -258,7 +258,7 @@ private:
   void copyVectors(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
   void copyElements(tile_gpu::AsyncCopyOp op, const SharedBuffer &tile);
 
-  // EmitPipeline.cpp
+  // EmitLines.cpp
   /// Where rows and columns lie that a loop has copied.
   struct StagedVector {
     int64_t offset;

@@ -1,14 +1,11 @@
-//===- EmitPipeline.cpp - rows and columns in shared memory ---------------===//
+//===- EmitLines.cpp - rows and columns in shared memory ---------------===//
 //
 // Rows and columns of 32-bit elements that a loop copies ahead.
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/Prefetch.h"
 
 using namespace mlir;
 using namespace nsa;
