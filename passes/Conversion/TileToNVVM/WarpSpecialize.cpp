@@ -442,7 +442,7 @@ void Specializer::run() {
   b.setInsertionPoint(block.getTerminator());
   makeBarriers();
   auto roleOp = WarpSpecializeOp::create(b, uint64_t(roles.getBlocks()),
-                                         /*launchRegisters=*/IntegerAttr(),
+                                         /*launch_registers=*/IntegerAttr(),
                                          /*registers=*/DenseI64ArrayAttr());
   if (ofConsumers > atLaunch) {
     roleOp.setLaunchRegisters(uint64_t(atLaunch));
