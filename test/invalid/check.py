@@ -17,6 +17,7 @@ import sys
 
 import configs
 import files
+import fused
 import modules
 import operations
 
@@ -116,6 +117,8 @@ class Suite:
             # Where nothing is marked the error is about an option.
             place = f"<stdin>:{line}:" if line else ""
             self.add(name, [tool, "-", *flags, "-o", "OUT"], place, expected, text)
+        for name, text, line, expected in fused.write():
+            self.add(f"nsa.fused: {name}", ["nsa-opt", "-", "-o", "OUT"], f"<stdin>:{line}:", expected, text)
 
     # --- configurations ------------------------------------------------------
 
@@ -180,8 +183,8 @@ class Suite:
     # --- the run -------------------------------------------------------------
 
     def unchanged_operations(self):
-        """What is wrong with the operations that the mutations start from."""
-        for name, text in operations.valid():
+        """What is wrong with what the mutations start from."""
+        for name, text in [*operations.valid(), *fused.VALID]:
             done = subprocess.run(
                 [self.tools / "nsa-opt", "-"], input=text, capture_output=True, text=True
             )
