@@ -191,7 +191,7 @@ class Lab:
         return done.stdout
 
     def compile(self, source, *libraries):
-        """A shared library of the C source beside this file, or of a path."""
+        """A shared library of the C source beside this file."""
         cache = (ROOT / "build" / "CMakeCache.txt").read_text()
         found = re.search(r"^CMAKE_C_COMPILER:\w+=(.+)$", cache, re.M)
         library = self.scratch / (pathlib.Path(source).stem + ".so")

@@ -91,7 +91,7 @@ class Poison:
 
     def products(self, lab, rng, folder):
         """A library whose products begin with NaN from some number on; then a good one."""
-        library = lab.once("blas", lambda: lab.compile("../e2e/poisoned-blas.c", "-ldl"))
+        library = lab.once("blas", lambda: lab.compile("poisoned-blas.c", "-ldl"))
         run = folder / "runs" / "run"
         env = {"NSA_POISONED_RANK": str(rng.randrange(2)), "NSA_POISONED_PRODUCT": str(rng.randrange(1, 1500))}
         check = rng.choice([[], ["--check-finite"]])

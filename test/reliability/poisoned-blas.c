@@ -1,6 +1,6 @@
 //===- poisoned-blas.c - products that are not finite on one rank ---------===//
 //
-// For poisoned-rank.sh, as --blas: OpenBLAS, but on rank NSA_POISONED_RANK every
+// For poison.py, as --blas: OpenBLAS, but on rank NSA_POISONED_RANK every
 // product from number NSA_POISONED_PRODUCT on begins with a NaN.
 //
 //===----------------------------------------------------------------------===//
