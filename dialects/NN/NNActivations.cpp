@@ -19,24 +19,6 @@ void NNDialect::registerActivations() {
       >();
 }
 
-/// All of them have one result, of the type of the first operand.
-#define NSA_RESULT_LIKE_OPERAND(Op)                                            \
-  LogicalResult Op::inferReturnTypes(MLIRContext *, std::optional<Location>,   \
-                                     Adaptor adaptor,                          \
-                                     SmallVectorImpl<Type> &types) {           \
-    types.push_back(adaptor.getOperands().front().getType());                  \
-    return success();                                                          \
-  }
-NSA_RESULT_LIKE_OPERAND(GeluOp)
-NSA_RESULT_LIKE_OPERAND(GeluBackwardOp)
-NSA_RESULT_LIKE_OPERAND(GeGLUOp)
-NSA_RESULT_LIKE_OPERAND(ScaleOp)
-NSA_RESULT_LIKE_OPERAND(SquaredReluOp)
-NSA_RESULT_LIKE_OPERAND(SquaredReluBackwardOp)
-NSA_RESULT_LIKE_OPERAND(SoftcapOp)
-NSA_RESULT_LIKE_OPERAND(SoftcapBackwardOp)
-#undef NSA_RESULT_LIKE_OPERAND
-
 //===----------------------------------------------------------------------===//
 // GELU
 //===----------------------------------------------------------------------===//
@@ -76,21 +58,9 @@ LogicalResult GeluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
-OperandPrecision GeluOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
-}
-
 //===----------------------------------------------------------------------===//
 // GeGLU
 //===----------------------------------------------------------------------===//
-
-LogicalResult GeGLUBackwardOp::inferReturnTypes(MLIRContext *,
-                                                std::optional<Location>,
-                                                Adaptor adaptor,
-                                                SmallVectorImpl<Type> &types) {
-  types.append(2, adaptor.getGate().getType());
-  return success();
-}
 
 SmallVector<Value> GeGLUOp::buildElements(ImplicitLocOpBuilder &b,
                                           ValueRange operands) {
@@ -116,10 +86,6 @@ LogicalResult GeGLUOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
-OperandPrecision GeGLUOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
-}
-
 //===----------------------------------------------------------------------===//
 // Scale
 //===----------------------------------------------------------------------===//
@@ -136,10 +102,6 @@ LogicalResult ScaleOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   operandGrads.push_back(
       ScaleOp::create(builder, getLoc(), resultGrads[0], getFactorAttr()));
   return success();
-}
-
-OperandPrecision ScaleOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
 }
 
 //===----------------------------------------------------------------------===//
@@ -169,10 +131,6 @@ SquaredReluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   operandGrads.push_back(SquaredReluBackwardOp::create(
       builder, getLoc(), resultGrads[0], getInput()));
   return success();
-}
-
-OperandPrecision SquaredReluOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
 }
 
 //===----------------------------------------------------------------------===//
@@ -212,8 +170,4 @@ LogicalResult SoftcapOp::buildBackward(OpBuilder &builder,
   operandGrads.push_back(SoftcapBackwardOp::create(
       builder, getLoc(), resultGrads[0], getOutput(), getCapAttr()));
   return success();
-}
-
-OperandPrecision SoftcapOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
 }

@@ -27,6 +27,7 @@ def NN_GeluOp : NN_DifferentiableOp<"gelu", [NSA_CheapToRecompute,
   }];
   let arguments = (ins NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"gelu"}];
 }
 
@@ -46,6 +47,7 @@ def NN_GeluBackwardOp : NN_GraphOp<"gelu_backward", [
   }];
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$input_grad);
+  let resultTypes = [{adaptor.getOutputGrad().getType()}];
   let resultNames = [{"dx"}];
 }
 
@@ -65,6 +67,7 @@ def NN_GeGLUOp : NN_DifferentiableOp<"geglu", [
   }];
   let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getGate().getType()}];
   let resultNames = [{"geglu"}];
 }
 
@@ -86,6 +89,10 @@ def NN_GeGLUBackwardOp : NN_GraphOp<"geglu_backward", [
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
                        NSA_FloatTensor:$up);
   let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
+  let resultTypes = [{
+    adaptor.getGate().getType(),
+    adaptor.getGate().getType()
+  }];
   let resultNames = [{"dgate", "dup"}];
 }
 
@@ -104,6 +111,7 @@ def NN_ScaleOp : NN_DifferentiableOp<"scale", [NSA_CheapToRecompute,
   }];
   let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$factor);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"scaled"}];
 }
 
@@ -123,6 +131,7 @@ def NN_SquaredReluOp : NN_DifferentiableOp<"squared_relu", [
   }];
   let arguments = (ins NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"squared_relu"}];
 }
 
@@ -141,6 +150,7 @@ def NN_SquaredReluBackwardOp : NN_GraphOp<"squared_relu_backward", [
   }];
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$input_grad);
+  let resultTypes = [{adaptor.getOutputGrad().getType()}];
   let resultNames = [{"dx"}];
 }
 
@@ -160,6 +170,7 @@ def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
   }];
   let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$cap);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"capped"}];
 }
 
@@ -180,6 +191,7 @@ def NN_SoftcapBackwardOp : NN_GraphOp<"softcap_backward", [
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$output,
                        NN_PositiveF64:$cap);
   let results = (outs NSA_FloatTensor:$input_grad);
+  let resultTypes = [{adaptor.getOutputGrad().getType()}];
   let resultNames = [{"dx"}];
 }
 

@@ -163,6 +163,7 @@ def NN_CountTargetsOp : NN_GraphOp<"count_targets"> {
   }];
   let arguments = (ins NSA_I32Tensor:$targets, UnitAttr:$over_all);
   let results = (outs NSA_F32Scalar:$count);
+  let resultTypes = [{RankedTensorType::get({}, Float32Type::get(context))}];
   let resultNames = [{"count"}];
 }
 
@@ -213,6 +214,7 @@ def NN_MeanLossOp : NN_GraphOp<"mean_loss"> {
   let arguments = (ins NSA_F32Scalar:$count,
                        Variadic<NSA_F32TensorOfRank<1>>:$losses);
   let results = (outs NSA_F32Scalar:$loss);
+  let resultTypes = [{RankedTensorType::get({}, Float32Type::get(context))}];
   let resultNames = [{"loss"}];
 }
 

@@ -28,6 +28,11 @@ class NN_GraphOp<string mnemonic, list<Trait> traits = []>
         Pure, InferTypeOpAdaptor,
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
   code resultNames = [{}];
+  /// The types of the results, where expressions say them; of other operations
+  /// `inferReturnTypes` is written out.
+  code resultTypes = [{}];
+  /// Of operand `index`, for an op with PrecisionOpInterface.
+  code operandPrecision = [{}];
   let extraClassDefinition = [{
     void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
       static constexpr ::llvm::StringLiteral names[] = {
@@ -36,7 +41,18 @@ class NN_GraphOp<string mnemonic, list<Trait> traits = []>
       for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
         setName(result, name);
     }
-  }];
+  }] # !if(!empty(resultTypes), "", [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
+        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      types.append({}] # resultTypes # [{});
+      return ::mlir::success();
+    }
+  }]) # !if(!empty(operandPrecision), "", [{
+    ::nsa::OperandPrecision $cppClass::getOperandPrecision(unsigned index) {
+      return }] # operandPrecision # [{;
+    }
+  }]);
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];
@@ -49,7 +65,9 @@ class NN_DifferentiableOp<string mnemonic, list<Trait> traits = [],
         DeclareOpInterfaceMethods<DifferentiableOpInterface,
                                   differentiableMethods>,
         DeclareOpInterfaceMethods<PrecisionOpInterface,
-                                  ["getOperandPrecision"]>])>;
+                                  ["getOperandPrecision"]>])> {
+  let operandPrecision = [{OperandPrecision::Compute}];
+}
 
 /// One element of the results needs one element of the operands.
 def NN_Elementwise : DeclareOpInterfaceMethods<ElementwiseOpInterface>;

@@ -71,66 +71,12 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
 // Result types
 //===----------------------------------------------------------------------===//
 
-LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *context,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  types.push_back(withLast(getShape(adaptor.getIds()),
-                           getDim(adaptor.getTable(), 1),
-                           getElementType(adaptor.getTable())));
-  return success();
-}
-
 LogicalResult EmbeddingBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
   int64_t vocab = adaptor.getVocab();
   types.push_back(withLast(vocab, getShape(adaptor.getOutputGrad()).back(),
                            Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult AddBiasOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> location,
-                                          Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  return success();
-}
-
-LogicalResult SumRowsOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> location,
-                                          Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
-  types.push_back(getRowSumType(context, getShape(adaptor.getInput()).back(),
-                                adaptor.getPartialSumsAttr()));
-  return success();
-}
-
-LogicalResult RMSNormOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> location,
-                                          Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  types.push_back(RankedTensorType::get(leadingShape(adaptor.getInput()),
-                                        Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult RMSNormBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  types.push_back(getRowSumType(context, getDim(adaptor.getWeight(), 0),
-                                adaptor.getPartialSumsAttr()));
-  return success();
-}
-
-LogicalResult RotaryOp::inferReturnTypes(MLIRContext *context,
-                                         std::optional<Location> location,
-                                         Adaptor adaptor,
-                                         SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
   return success();
 }
 
@@ -221,53 +167,6 @@ LogicalResult GateBackwardOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
-LogicalResult SiluOp::inferReturnTypes(MLIRContext *context,
-                                       std::optional<Location> location,
-                                       Adaptor adaptor,
-                                       SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  return success();
-}
-
-LogicalResult SiluBackwardOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  return success();
-}
-
-LogicalResult SwiGLUOp::inferReturnTypes(MLIRContext *context,
-                                         std::optional<Location> location,
-                                         Adaptor adaptor,
-                                         SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getGate().getType());
-  return success();
-}
-
-LogicalResult SwiGLUBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.append(2, adaptor.getGate().getType());
-  return success();
-}
-
-LogicalResult AddOp::inferReturnTypes(MLIRContext *context,
-                                      std::optional<Location> location,
-                                      Adaptor adaptor,
-                                      SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getLhs().getType());
-  return success();
-}
-
-LogicalResult CastOp::inferReturnTypes(MLIRContext *context,
-                                       std::optional<Location> location,
-                                       Adaptor adaptor,
-                                       SmallVectorImpl<Type> &types) {
-  types.push_back(withElement(adaptor.getInput(), adaptor.getElementType()));
-  return success();
-}
-
 LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
                                        std::optional<Location> location,
                                        Adaptor adaptor,
@@ -283,21 +182,6 @@ LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
-LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *context,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  return success();
-}
-
-LogicalResult RecomputeBarrierOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  return success();
-}
-
 LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context,
                                                std::optional<Location> location,
                                                Adaptor adaptor,
@@ -307,38 +191,6 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context,
   types.push_back(
       RankedTensorType::get(leadingShape(adaptor.getLogits()), f32));
   types.push_back(RankedTensorType::get({}, f32));
-  return success();
-}
-
-LogicalResult CrossEntropyBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getLogits().getType());
-  return success();
-}
-
-LogicalResult RootOfMeanOp::inferReturnTypes(MLIRContext *context,
-                                             std::optional<Location> location,
-                                             Adaptor adaptor,
-                                             SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getMean().getType());
-  return success();
-}
-
-LogicalResult GradientNormOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult AverageStepOp::inferReturnTypes(MLIRContext *context,
-                                              std::optional<Location> location,
-                                              Adaptor adaptor,
-                                              SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getHyper().getType());
-  types.push_back(adaptor.getLoss().getType());
   return success();
 }
 

@@ -24,6 +24,9 @@ def NN_EmbeddingOp : NN_DifferentiableOp<"embedding"> {
   }];
   let arguments = (ins NSA_FloatTensorOfRank<2>:$table, NSA_I32Tensor:$ids);
   let results = (outs NSA_FloatRows:$output);
+  let resultTypes = [{
+    withLast(getShape(adaptor.getIds()), getDim(adaptor.getTable(), 1), getElementType(adaptor.getTable()))
+  }];
   let resultNames = [{"embedded"}];
   let hasVerifier = 1;
 }
@@ -89,6 +92,10 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
                        OptionalAttr<NN_FloatElementTypeAttr>:$result_type);
   let results = (outs NSA_FloatRows:$output);
+  let operandPrecision = [{
+    index == 2 && getResultType().value_or(Type()) == Float32Type::get(getContext())
+        ? OperandPrecision::Full : OperandPrecision::Compute
+  }];
   let resultNames = [{"product"}];
   let extraClassDeclaration = [{
     /// Rows (m), columns (n) and summed length (k) of the product.
@@ -113,6 +120,10 @@ def NN_AddBiasOp : NN_DifferentiableOp<"add_bias", [
   }];
   let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$bias);
   let results = (outs NSA_FloatRows:$output);
+  let operandPrecision = [{
+    index == 0 ? OperandPrecision::Compute : OperandPrecision::Full
+  }];
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"biased"}];
   let hasVerifier = 1;
 }
@@ -135,6 +146,9 @@ def NN_SumRowsOp : NN_GraphOp<"sum_rows", [
   let arguments = (ins NSA_FloatRows:$input,
                        OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_F32Tensor:$sum);
+  let resultTypes = [{
+    getRowSumType(context, getShape(adaptor.getInput()).back(), adaptor.getPartialSumsAttr())
+  }];
   let resultNames = [{"dbias"}];
   let hasVerifier = 1;
 }
@@ -167,6 +181,13 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
   let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$weight,
                        NN_PositiveF64:$eps, UnitAttr:$plus_one);
   let results = (outs NSA_FloatRows:$output, NSA_F32Tensor:$rstd);
+  let operandPrecision = [{
+    index == 0 ? OperandPrecision::Compute : OperandPrecision::Full
+  }];
+  let resultTypes = [{
+    adaptor.getInput().getType(),
+    RankedTensorType::get(leadingShape(adaptor.getInput()), Float32Type::get(context))
+  }];
   let resultNames = [{"normed", "rstd"}];
   let hasVerifier = 1;
 }
@@ -202,6 +223,10 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
                        OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatRows:$input_grad,
                       NSA_F32Tensor:$weight_grad);
+  let resultTypes = [{
+    adaptor.getInput().getType(),
+    getRowSumType(context, getDim(adaptor.getWeight(), 0), adaptor.getPartialSumsAttr())
+  }];
   let resultNames = [{"dx", "dweight"}];
   let hasVerifier = 1;
 }
@@ -249,6 +274,10 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
                        DefaultValuedAttr<NSA_PositiveI64, "1">:$stride,
                        UnitAttr:$inverse);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
+  let operandPrecision = [{
+    index == 0 ? OperandPrecision::Compute : OperandPrecision::Full
+  }];
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"rotated"}];
   let hasVerifier = 1;
 }
@@ -267,6 +296,7 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
   }];
   let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_PositiveI64:$heads);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
+  let operandPrecision = [{OperandPrecision::Any}];
   let resultNames = [{"heads"}];
   let hasVerifier = 1;
   let hasFolder = 1;
@@ -286,6 +316,7 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
   }];
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input);
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
+  let operandPrecision = [{OperandPrecision::Any}];
   let resultNames = [{"merged"}];
   let hasFolder = 1;
 }
@@ -322,6 +353,7 @@ def NN_SplitOp : NN_DifferentiableOp<"split", [NSA_ViewOfOperand]> {
                    [DenseArrayStrictlyPositive<DenseI64ArrayAttr>]>:$sizes,
       UnitAttr:$rows);
   let results = (outs Variadic<NSA_FloatRows>:$parts);
+  let operandPrecision = [{OperandPrecision::Any}];
   let resultNames = [{"part"}];
   let extraClassDeclaration = [{
     /// The dimension that is cut.
@@ -385,6 +417,9 @@ def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
                        Optional<NSA_F32TensorOfRank<1>>:$bias,
                        DefaultValuedAttr<NSA_PositiveI64, "3">:$branches);
   let results = (outs NSA_F32TensorOfRank<4>:$gates);
+  let operandPrecision = [{
+    index == 0 ? OperandPrecision::Any : OperandPrecision::Full
+  }];
   let resultNames = [{"gates"}];
   let assemblyFormat = [{
     $activation $logits (`,` $bias^)? attr-dict
@@ -453,6 +488,7 @@ def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
   }];
   let arguments = (ins NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"silu"}];
 }
 
@@ -471,6 +507,7 @@ def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
   }];
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
   let results = (outs NSA_FloatTensor:$input_grad);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"dx"}];
 }
 
@@ -489,6 +526,7 @@ def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
   }];
   let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getGate().getType()}];
   let resultNames = [{"swiglu"}];
 }
 
@@ -515,6 +553,10 @@ def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
                        NSA_FloatTensor:$up);
   let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
+  let resultTypes = [{
+    adaptor.getGate().getType(),
+    adaptor.getGate().getType()
+  }];
   let resultNames = [{"dgate", "dup"}];
 }
 
@@ -534,6 +576,7 @@ def NN_AddOp : NN_DifferentiableOp<"add", [
   }];
   let arguments = (ins NSA_FloatTensor:$lhs, NSA_FloatTensor:$rhs);
   let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getLhs().getType()}];
   let resultNames = [{"sum"}];
   let hasFolder = 1;
 }
@@ -555,6 +598,10 @@ def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute,
   let arguments = (ins NSA_FloatTensor:$input,
                        NN_FloatElementTypeAttr:$element_type);
   let results = (outs NSA_FloatTensor:$output);
+  let operandPrecision = [{OperandPrecision::Any}];
+  let resultTypes = [{
+    withElement(adaptor.getInput(), adaptor.getElementType())
+  }];
   let resultNames = [{"cast"}];
   let assemblyFormat = [{
     $input `to` $element_type attr-dict
@@ -603,6 +650,7 @@ def NN_RecomputeBarrierOp : NN_GraphOp<"recompute_barrier", [NSA_ViewOfOperand]>
   }];
   let arguments = (ins NSA_StaticTensor<[NSA_FloatElement, I32]>:$input);
   let results = (outs NSA_StaticTensor<[NSA_FloatElement, I32]>:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"kept"}];
 }
 
@@ -677,6 +725,7 @@ def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {
                        NSA_I32Tensor:$targets, NSA_F32Tensor:$lse,
                        NSA_F32Scalar:$count);
   let results = (outs NSA_FloatRows:$logits_grad);
+  let resultTypes = [{adaptor.getLogits().getType()}];
   let resultNames = [{"dlogits"}];
   let hasVerifier = 1;
 }

@@ -11,14 +11,6 @@ using namespace nsa::nn;
 // Result types
 //===----------------------------------------------------------------------===//
 
-LogicalResult CountTargetsOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
-  return success();
-}
-
 LogicalResult CrossEntropyChunkOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
@@ -26,14 +18,6 @@ LogicalResult CrossEntropyChunkOp::inferReturnTypes(
                                         Float32Type::get(context)));
   if (adaptor.getLossGrad())
     types.push_back(adaptor.getLogits().getType());
-  return success();
-}
-
-LogicalResult MeanLossOp::inferReturnTypes(MLIRContext *context,
-                                           std::optional<Location> location,
-                                           Adaptor adaptor,
-                                           SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
   return success();
 }
 

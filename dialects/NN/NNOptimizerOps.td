@@ -27,6 +27,7 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
   }];
   let arguments = (ins NSA_F32Tensor:$input);
   let results = (outs NSA_F32Tensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"mean"}];
 }
 
@@ -88,6 +89,7 @@ def NN_RootOfMeanOp : NN_GraphOp<"root_of_mean"> {
   }];
   let arguments = (ins NSA_F32Scalar:$mean, NSA_PositiveI64:$ranks);
   let results = (outs NSA_F32Scalar:$root);
+  let resultTypes = [{adaptor.getMean().getType()}];
   let resultNames = [{"norm"}];
 }
 
@@ -106,6 +108,7 @@ def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
   }];
   let arguments = (ins Variadic<NSA_F32Tensor>:$gradients, UnitAttr:$squared);
   let results = (outs NSA_F32Scalar:$norm);
+  let resultTypes = [{RankedTensorType::get({}, Float32Type::get(context))}];
   let resultNames = [{"norm"}];
 }
 
@@ -136,6 +139,10 @@ def NN_AverageStepOp : NN_GraphOp<"average_step"> {
                        NSA_F32Scalar:$count);
   let results = (outs NSA_F32TensorOfRank<1>:$mean_hyper,
                       NSA_F32Scalar:$mean_loss);
+  let resultTypes = [{
+    adaptor.getHyper().getType(),
+    adaptor.getLoss().getType()
+  }];
   let resultNames = [{"hyper", "loss"}];
   let hasVerifier = 1;
 }

@@ -126,13 +126,6 @@ SmallVector<OptimizerState> LionOp::getStateSpecs(RankedTensorType weight) {
   return {{"ema", weight}};
 }
 
-LogicalResult LionOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
-                                       Adaptor adaptor,
-                                       SmallVectorImpl<Type> &types) {
-  types.append(2, adaptor.getWeight().getType());
-  return success();
-}
-
 LogicalResult LionOp::verify() { return verifyHyper(*this); }
 
 unsigned LionOp::getNumElementOperands() { return 3; }
@@ -175,13 +168,6 @@ StringRef MuonOp::getCompanion() { return "adamw"; }
 
 SmallVector<OptimizerState> MuonOp::getStateSpecs(RankedTensorType weight) {
   return {{"momentum", weight}};
-}
-
-LogicalResult MuonOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
-                                       Adaptor adaptor,
-                                       SmallVectorImpl<Type> &types) {
-  types.append(2, adaptor.getWeight().getType());
-  return success();
 }
 
 LogicalResult MuonOp::verify() { return verifyHyper(*this); }
@@ -260,14 +246,6 @@ SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
   for (; !group.empty(); group = group.drop_front(std::min(most, group.size())))
     updateTogether(builder, group.take_front(most), element, results);
   return results;
-}
-
-LogicalResult MomentumOp::inferReturnTypes(MLIRContext *,
-                                           std::optional<Location>,
-                                           Adaptor adaptor,
-                                           SmallVectorImpl<Type> &types) {
-  types.append(2, adaptor.getMomentum().getType());
-  return success();
 }
 
 LogicalResult MomentumOp::verify() {
@@ -355,14 +333,6 @@ LogicalResult BatchMatmulOp::verify() {
                     getTransposeLhs() ? lhs[0] / batch : lhs[1],
                     getTransposeRhs() ? "columns of rhs" : "rows of rhs",
                     getTransposeRhs() ? rhs[1] : rhs[0] / batch);
-}
-
-LogicalResult TakeStepOp::inferReturnTypes(MLIRContext *,
-                                           std::optional<Location>,
-                                           Adaptor adaptor,
-                                           SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getWeight().getType());
-  return success();
 }
 
 LogicalResult TakeStepOp::verify() {

@@ -88,6 +88,10 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
         -> (tensor<32x48xf32>, tensor<32x48xf32>)
     ```
   }];
+  let resultTypes = [{
+    adaptor.getWeight().getType(),
+    adaptor.getWeight().getType()
+  }];
   let resultNames = [{"weight", "ema"}];
 }
 
@@ -135,6 +139,10 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
       NSA_F32Tensor:$weight, NSA_F32Tensor:$momentum, NSA_F32Tensor:$gradient,
       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss, NSA_F32TensorOfRank<1>:$hyper,
       UnitAttr:$decay, OptionalAttr<NN_FloatElementTypeAttr>:$element_type);
+  let resultTypes = [{
+    adaptor.getWeight().getType(),
+    adaptor.getWeight().getType()
+  }];
   let resultNames = [{"weight", "momentum"}];
 }
 
@@ -162,6 +170,10 @@ def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
                        NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
                        NSA_F32TensorOfRank<1>:$hyper);
   let results = (outs NSA_F32Tensor:$new_momentum, NSA_F32Tensor:$direction);
+  let resultTypes = [{
+    adaptor.getMomentum().getType(),
+    adaptor.getMomentum().getType()
+  }];
   let resultNames = [{"momentum", "direction"}];
   let hasVerifier = 1;
 }
@@ -247,6 +259,7 @@ def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
                        NSA_F32TensorOfRank<1>:$hyper, NSA_ScaleAttr:$scale,
                        UnitAttr:$decay);
   let results = (outs NSA_F32Tensor:$new_weight);
+  let resultTypes = [{adaptor.getWeight().getType()}];
   let resultNames = [{"weight"}];
   let hasVerifier = 1;
 }

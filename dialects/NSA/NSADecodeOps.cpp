@@ -33,30 +33,6 @@ static RankedTensorType withRows(Value value, int64_t rows) {
   return type.clone(shape);
 }
 
-LogicalResult LastBlockOp::inferReturnTypes(MLIRContext *context,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  types.assign(2, adaptor.getPositions().getType());
-  return success();
-}
-
-LogicalResult CacheAppendOp::inferReturnTypes(MLIRContext *context,
-                                              std::optional<Location> location,
-                                              Adaptor adaptor,
-                                              SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getCache().getType());
-  return success();
-}
-
-LogicalResult CacheFillOp::inferReturnTypes(MLIRContext *context,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getCache().getType());
-  return success();
-}
-
 LogicalResult CacheReadOp::inferReturnTypes(MLIRContext *context,
                                             std::optional<Location> location,
                                             Adaptor adaptor,
@@ -70,14 +46,6 @@ LogicalResult TakeRowOp::inferReturnTypes(MLIRContext *context,
                                           Adaptor adaptor,
                                           SmallVectorImpl<Type> &types) {
   types.push_back(withRows(adaptor.getInput(), 1));
-  return success();
-}
-
-LogicalResult RotaryAtOp::inferReturnTypes(MLIRContext *context,
-                                           std::optional<Location> location,
-                                           Adaptor adaptor,
-                                           SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
   return success();
 }
 

@@ -43,6 +43,10 @@ def NSA_LastBlockOp : NSA_DecodeOp<"last_block"> {
   let arguments = (ins NSA_RowNumbers:$positions,
                        NSA_CompressedAttr:$compressed);
   let results = (outs NSA_RowNumbers:$last, NSA_RowNumbers:$completed);
+  let resultTypes = [{
+    adaptor.getPositions().getType(),
+    adaptor.getPositions().getType()
+  }];
   let resultNames = [{"last", "completed"}];
   let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
@@ -68,6 +72,7 @@ def NSA_CacheAppendOp : NSA_DecodeOp<"cache_append", [
   let arguments = (ins NSA_Activation:$cache, NSA_Activation:$row,
                        NSA_RowNumbers:$index);
   let results = (outs NSA_Activation:$updated);
+  let resultTypes = [{adaptor.getCache().getType()}];
   let resultNames = [{"kept"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -92,6 +97,7 @@ def NSA_CacheFillOp : NSA_DecodeOp<"cache_fill", [
   let arguments = (ins NSA_Activation:$cache, NSA_Activation:$rows,
                        NSA_RowNumbers:$last);
   let results = (outs NSA_Activation:$updated);
+  let resultTypes = [{adaptor.getCache().getType()}];
   let resultNames = [{"kept"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -157,6 +163,7 @@ def NSA_RotaryAtOp : NSA_DecodeOp<"rotary_at"> {
                        NSA_RowNumbers:$index,
                        DefaultValuedAttr<NSA_PositiveI64, "1">:$stride);
   let results = (outs NSA_Activation:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"rotated"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)

@@ -156,21 +156,6 @@ LogicalResult CombineBackwardOp::inferReturnTypes(
   return success();
 }
 
-LogicalResult GateStatisticsOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(withShape({getDim(adaptor.getGates(), 3) + 1},
-                            Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult SelectionStatisticsOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(withShape({3}, Float32Type::get(context)));
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
@@ -230,27 +215,6 @@ LogicalResult CombineOp::buildBackward(OpBuilder &builder,
                                             getGates(), getBranches());
   llvm::append_range(operandGrads, backward.getResults());
   return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Precision
-//===----------------------------------------------------------------------===//
-
-OperandPrecision CompressOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
-}
-
-OperandPrecision AttentionOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
-}
-
-OperandPrecision SelectOp::getOperandPrecision(unsigned index) {
-  bool isLse = getOperation()->getOperand(index) == getLse();
-  return isLse ? OperandPrecision::Full : OperandPrecision::Compute;
-}
-
-OperandPrecision CombineOp::getOperandPrecision(unsigned index) {
-  return index == 0 ? OperandPrecision::Full : OperandPrecision::Compute;
 }
 
 #define GET_OP_CLASSES

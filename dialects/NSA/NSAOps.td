@@ -32,6 +32,11 @@ class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
   let hasVerifier = 1;
   code resultNames = [{}];
+  /// The types of the results, where expressions say them; of other operations
+  /// `inferReturnTypes` is written out.
+  code resultTypes = [{}];
+  /// Of operand `index`, for an op with PrecisionOpInterface.
+  code operandPrecision = [{}];
   code declarations = [{}];
   let extraClassDeclaration = declarations;
   let extraClassDefinition = [{
@@ -42,7 +47,18 @@ class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
       for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
         setName(result, name);
     }
-  }];
+  }] # !if(!empty(resultTypes), "", [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
+        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      types.append({}] # resultTypes # [{});
+      return ::mlir::success();
+    }
+  }]) # !if(!empty(operandPrecision), "", [{
+    ::nsa::OperandPrecision $cppClass::getOperandPrecision(unsigned index) {
+      return }] # operandPrecision # [{;
+    }
+  }]);
 }
 
 /// An op that may lie on the path from a parameter to the loss.
@@ -52,7 +68,9 @@ class NSA_DifferentiableOp<string mnemonic, list<Trait> traits = [],
         DeclareOpInterfaceMethods<DifferentiableOpInterface,
                                   differentiableMethods>,
         DeclareOpInterfaceMethods<PrecisionOpInterface,
-                                  ["getOperandPrecision"]>])>;
+                                  ["getOperandPrecision"]>])> {
+  let operandPrecision = [{OperandPrecision::Compute}];
+}
 
 /// Declares the effective scale of ops with the optional `scale` attribute.
 class NSA_ScaleMethod {
@@ -360,6 +378,9 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
                        NSA_SelectedAttr:$selected,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Indices:$indices);
+  let operandPrecision = [{
+    getOperation()->getOperand(index) == getLse() ? OperandPrecision::Full : OperandPrecision::Compute
+  }];
   let resultNames = [{"indices"}];
   let declarations = NSA_ScaleMethod<>.declarations #
                      NSA_BlockMethods<>.declarations # [{
@@ -399,6 +420,9 @@ def NSA_CombineOp : NSA_DifferentiableOp<"combine", [NSA_CheapToRecompute]> {
   }];
   let arguments = (ins NSA_Gates:$gates, Variadic<NSA_Activation>:$branches);
   let results = (outs NSA_Activation:$output);
+  let operandPrecision = [{
+    index == 0 ? OperandPrecision::Full : OperandPrecision::Compute
+  }];
   let resultNames = [{"o"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -461,6 +485,9 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
   }];
   let arguments = (ins NSA_Gates:$gates);
   let results = (outs NSA_F32TensorOfRank<1>:$statistics);
+  let resultTypes = [{
+    withShape({getDim(adaptor.getGates(), 3) + 1}, Float32Type::get(context))
+  }];
   let resultNames = [{"statistics"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -494,6 +521,7 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
   let arguments = (ins NSA_Indices:$indices, Optional<NSA_Start>:$start,
                        NSA_PositiveI64:$select_block);
   let results = (outs NSA_F32TensorOfRank<1>:$statistics);
+  let resultTypes = [{withShape({3}, Float32Type::get(context))}];
   let resultNames = [{"statistics"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
