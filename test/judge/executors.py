@@ -42,8 +42,7 @@ def wanted_names(program):
 def output_names(program):
     """Of results, which may be states, and gradients."""
     updated = program.updated()
-    return [f"a{program.arguments.index(updated[v])}" if v in updated else f"r{i}"
-            for i, v in enumerate(program.results)] + [f"grad.{name}" for name in wanted_names(program)]
+    return [f"a{program.arguments.index(updated[i])}" if i in updated else f"r{i}" for i in range(len(program.results))] + [f"grad.{name}" for name in wanted_names(program)]
 
 
 #: What programs are compiled for and run on: the processor, or the GPU of this machine.

@@ -218,7 +218,17 @@ def make_graph(rng, element, size, wide=False):
         grow(b, b.pick(PIECES + FORWARD))
     made = b.finish()
     made.results.append(b.pick([v for op in made.ops for v in op.results if v not in b.partial]))
+    update_states(b, made)
     return choose_options(b, made)
+
+
+def update_states(b, made):
+    """Leaves some results, also arguments as they are, in the memory of arguments of their types."""
+    for v in dict.fromkeys([*made.results, *(a for a in made.arguments if b.chance(0.1))]):
+        fits = [a for a in made.arguments if a.type == v.type and a.element != "i32" and a not in made.updates.values()]
+        if fits and b.chance(0.6):
+            made.updates[v] = b.pick(fits)
+            made.results += [v] if v not in made.results else []
 
 
 def make_gradient(rng, element, size, wide=False, many=False):

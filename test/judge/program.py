@@ -96,6 +96,8 @@ class Program:
         self.options = {}
         #: The first argument with a batch and a length, where the text has `?` for both.
         self.open = None
+        #: Results that are the new values of arguments, and these arguments.
+        self.updates = {}
 
     # --- Text ---
 
@@ -127,7 +129,7 @@ class Program:
         updated = self.updated()
         arguments = ", ".join(f'{names[v]}: {self.type_of(v)} {{nn.name = "a{i}"{STATE if v in updated.values() else ""}}}'
                               for i, v in enumerate(self.arguments))
-        types = ", ".join(f'{self.type_of(v)} {{nn.alias = "a{self.arguments.index(updated[v])}"}}' if v in updated else
+        types = ", ".join(f'{self.type_of(v)} {{nn.alias = "a{self.arguments.index(updated[i])}"}}' if i in updated else
                           f'{self.type_of(v)} {{nn.name = "r{i}"}}' for i, v in enumerate(self.results))
         lines = [f"// --{key.replace('_', '-')}={x}" for key in ("tile_size", "selected_form")
                  for x in flat([self.options.get(key)])]
@@ -144,9 +146,9 @@ class Program:
         return "\n".join(lines + ["}"] * bool(refused)) + "\n"
 
     def updated(self):
-        """Results that are computed in the memory of an argument, and these arguments."""
-        return {op.results[0]: op.operands["cache"] for op in self.ops if op.name in IN_PLACE and
-                op.results[0] in self.results and op.operands["cache"] in self.arguments}
+        """Numbers of results that are left in the memory of an argument, and these arguments."""
+        caches = {op.results[0]: op.operands["cache"] for op in self.ops if op.name in IN_PLACE}
+        return {self.results.index(v): a for v, a in [*caches.items(), *self.updates.items()] if v in self.results and a in self.arguments}
 
     @staticmethod
     def _properties(op):
@@ -216,7 +218,7 @@ class Program:
 
     def without_dead(self):
         """Keeps what results need."""
-        needed = set(self.results) | set(self.wanted)
+        needed = set(self.results) | set(self.wanted) | {a for v, a in self.updates.items() if v in self.results}
         for op in reversed(self.ops):
             if any(v in needed for v in op.results):
                 needed.update(op.inputs())
@@ -224,7 +226,7 @@ class Program:
         smaller.ops = [op for op in self.ops if any(v in needed for v in op.results)]
         smaller.arguments = [v for v in self.arguments if v in needed]
         smaller.results, smaller.wanted, smaller.seed = list(self.results), list(self.wanted), self.seed
-        smaller.options, smaller.open = self.options, self.open
+        smaller.options, smaller.open, smaller.updates = self.options, self.open, self.updates
         return smaller
 
     def smaller(self):
@@ -245,7 +247,7 @@ class Program:
 
     def _with(self, **changes):
         other = Program()
-        for key in ("arguments", "ops", "results", "wanted", "seed", "options", "open"):
+        for key in ("arguments", "ops", "results", "wanted", "seed", "options", "open", "updates"):
             setattr(other, key, changes.get(key, getattr(self, key)))
         return other.without_dead()
 

@@ -78,6 +78,23 @@ func.func @later_reader(%s: tensor<128xf32> {nn.name = "s", nn.role = "state"})
   return %0, %1 : tensor<128xf32>, tensor<128xf32>
 }
 
+// A part is copied out at the end: what it is of stays until then.
+// CHECK-LABEL: rt.entry @returned_part
+// CHECK: %[[A:.*]] = rt.buffer
+// CHECK: rt.launch @double ins(%{{.*}}) outs(%[[A]] : memref<128xf32>)
+// CHECK: %[[B:.*]] = rt.buffer
+// CHECK: rt.launch @double ins(%[[A]] : memref<128xf32>) outs(%[[B]] : memref<128xf32>)
+// CHECK: %[[HALF:.*]] = rt.view %[[A]] at 0
+// CHECK: rt.copy %[[HALF]]
+func.func @returned_part(%x: tensor<128xf32> {nn.name = "x", nn.role = "input"})
+    -> (tensor<64xf32> {nn.name = "half"}, tensor<128xf32> {nn.name = "y"}) {
+  %0 = tile.launch @double(%x) : (tensor<128xf32>) -> tensor<128xf32>
+  %1:2 = nn.split %0 {sizes = array<i64: 64, 64>} : (tensor<128xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  %2 = tile.launch @double(%0) : (tensor<128xf32>) -> tensor<128xf32>
+  %3 = tile.launch @broadcast(%2) : (tensor<128xf32>) -> tensor<128xf32>
+  return %1#0, %3 : tensor<64xf32>, tensor<128xf32>
+}
+
 // A value takes the memory of an argument that the end overwrites, and a reset
 // comes after every reader.
 // CHECK-LABEL: rt.entry @accumulate_and_reset inputs [@x] outputs [@y] {
