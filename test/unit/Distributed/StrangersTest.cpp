@@ -103,60 +103,6 @@ protected:
   StoreFailure failure = StoreFailure::Loss;
 };
 
-/// What strangers may send: nothing, parts of messages, wrong ones, too much.
-std::vector<std::string> unwanted() {
-  wire::Writer early(wire::Kind::Stop), leave(wire::Kind::Leave);
-  wire::Writer hello(wire::Kind::Hello);
-  std::string proof = wire::Writer(wire::Kind::Proof)
-                          .text(std::string(nonceBytes, 'n'))
-                          .text(std::string(proofBytes, 'p'))
-                          .finish();
-  return {"", std::string("\x51\0", 2), std::string("\x51\0\0\0\x01", 5),
-          std::string(37, '\0'), std::string(200000, '\0'),
-          std::string(200000, '\xff'), std::string("\xff\xff\xff\xff", 4),
-          std::string("\0\0\0\x04", 4),
-          "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-          early.text("over").finish(), leave.text("gone").finish(),
-          // A registration of 37 bytes that counts other ranks once ended all.
-          hello.number(wire::protocol).number(1).number(3).text("").finish(),
-          proof.substr(0, proof.size() - 1), proof, proof + proof};
-}
-
-TEST_F(StrangersTest, UnwantedBytes_StartAndRunGoOn) {
-  serve(known());
-  std::vector<Stranger> strangers;
-  auto bother = [&] {
-    for (const std::string &bytes : unwanted())
-      strangers.emplace_back(port()).send(bytes);
-  };
-  bother();
-  expectRunGoesOn(bother);
-}
-
-TEST_F(StrangersTest, ConnectionThatEndsAtOnce_StartAndRunGoOn) {
-  serve(known());
-  auto bother = [&] {
-    for (const std::string &bytes : unwanted())
-      Stranger(port()).send(bytes);
-  };
-  bother();
-  expectRunGoesOn(bother);
-}
-
-TEST_F(StrangersTest, ThousandConnections_StartAndRunGoOn) {
-  serve(known());
-  std::vector<Stranger> strangers;
-  auto flood = [&](int count) {
-    for (int i = 0; i < count; ++i) {
-      if (strangers.size() > 300)
-        strangers.erase(strangers.begin());
-      strangers.emplace_back(port());
-    }
-  };
-  flood(700);
-  expectRunGoesOn([&] { flood(300); });
-}
-
 // Without a token the store cannot know that it is a stranger.
 TEST_F(StrangersTest, OtherCountWithoutAToken_IsRefusedAloneAndNamedLater) {
   serve({});

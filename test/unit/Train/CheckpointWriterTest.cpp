@@ -7,8 +7,6 @@
 #include <csignal>
 #include <future>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 using namespace nsa;
 namespace fs = std::filesystem;
@@ -97,36 +95,6 @@ TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
       EXPECT_TRUE(contains(log, "saved " + dir / "runs/" + name +
                                     "/checkpoints/step-000000" + step));
   }
-}
-
-TEST_F(CheckpointWriterTest, KilledWhileItWrites_GoesOnFromTheOneBefore) {
-  ASSERT_NO_FATAL_FAILURE(trainStraight());
-  pid_t child = fork();
-  if (child == 0) {
-    BigramModel model(2, 8, 16);
-    // In the step after the second save, as soon as files are seen.
-    model.before[10 * perStep] = [&] {
-      while (!fs::exists(folder(".tmp-step-00000010")) &&
-             !fs::exists(folder("step-00000010")))
-        std::this_thread::yield();
-      std::raise(SIGKILL);
-    };
-    (void)train(model, named("a"));
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status)) << "it was not killed";
-  ASSERT_TRUE(fs::exists(folder("step-00000005")));
-  FoundCheckpoint found = take(findCheckpoint(dir / "runs/a"));
-  EXPECT_TRUE(Checkpoint::open(found.path).ok());
-  BigramModel model(2, 8, 16);
-  TrainOptions options;
-  options.resume = dir / "runs/a";
-  ASSERT_TRUE(succeeds(train(model, options)));
-  EXPECT_EQ(losses("a"), losses("straight"));
-  EXPECT_EQ(tensors("a", "00000020"), tensors("straight", "00000020"));
-  EXPECT_FALSE(fs::exists(folder(".tmp-step-00000010")));
 }
 
 TEST_F(CheckpointWriterTest, MomentNotFinite_EndsTheRun) {

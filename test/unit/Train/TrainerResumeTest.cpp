@@ -32,20 +32,6 @@ TEST_F(TrainerResumeTest, Resumed_IsBitwiseTheStraightRun) {
   EXPECT_FALSE(tensors("a", "00000020").empty());
 }
 
-TEST_F(TrainerResumeTest, AfterACrash_LastCheckpointGoesOn) {
-  BigramModel straight(2, 8, 16), crashed(2, 8, 16), second(2, 8, 16);
-  ASSERT_TRUE(train(straight, named("a")).ok());
-  TrainOptions options = named("b");
-  options.stopAfter = 13;
-  ASSERT_TRUE(train(crashed, options).ok());
-  // The run went on to step 13, but only step 10 is taken up again.
-  TrainOptions resume;
-  resume.resume = dir / "runs/b/checkpoints/step-00000010";
-  ASSERT_TRUE(train(second, resume).ok());
-  EXPECT_EQ(losses("a"), losses("b"));
-  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
-}
-
 // A crash before the next save once undid the way back, with tables cut.
 TEST_F(TrainerResumeTest, GoingBack_HoldsFromItsFirstMoment) {
   config.train.keepCheckpoints = 4;

@@ -134,34 +134,6 @@ TEST_F(TrainerSaveTest, SaveMinutes_SavesByTheClock) {
   EXPECT_EQ(count(read("b/train.log"), "\nsaved "), 1u);
 }
 
-TEST_F(TrainerSaveTest, NewestIsDamaged_ResumesFromTheOneBefore) {
-  BigramModel straight(2, 8, 16), first(2, 8, 16), second(2, 8, 16);
-  ASSERT_TRUE(train(straight, named("a")).ok());
-  TrainOptions options = named("b");
-  options.stopAfter = 12;
-  ASSERT_TRUE(train(first, options).ok());
-  fs::path newest = dir / "runs/b/checkpoints/step-00000012";
-  fs::resize_file(newest / "model.safetensors", 100);
-  TrainOptions resume;
-  resume.resume = newest;
-  EXPECT_FALSE(train(second, resume).ok()) << "it was named";
-  resume.resume = "auto";
-  fs::last_write_time(dir / "runs/a/checkpoints/latest",
-                      fs::file_time_type::clock::now() - std::chrono::hours(1));
-  std::string before = read("b/train.log");
-  Result<TrainEnd> end = train(second, resume);
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(run, dir / "runs/b");
-  std::string log = read("b/train.log").substr(before.size());
-  std::string warning = "\nwarning: skipped a bad checkpoint: '" +
-                        newest.string() + "/model.safetensors' is damaged: ";
-  EXPECT_EQ(count(log, warning), 2u) << "at the start and at the end: " << log;
-  EXPECT_LT(log.find(warning), log.find("step 00"));
-  EXPECT_TRUE(contains(log, "at step 10\n"));
-  EXPECT_EQ(losses("a"), losses("b"));
-  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
-}
-
 // A launcher once began at step 0 in a run whose `latest` was gone.
 TEST_F(TrainerSaveTest, LatestIsMissing_RestartGoesOn) {
   BigramModel first(2, 8, 16), second(2, 8, 16);
