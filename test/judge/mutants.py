@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Mutants of the compiler and the runtime: what the tests must find.
 
-  mutants.py draw             prints new mutants, one line each, for mutants.txt
   mutants.py tree FOLDER      copies the project to FOLDER with all of mutants.txt in it; in what is built there,
                               NSA_MUTANT=17 chooses number 17, and without it everything is as it is
   mutants.py run TREE COMMAND...
@@ -12,10 +11,8 @@ the statement. A line that begins with `-` is struck: its last field says why.
 """
 
 import argparse
-import hashlib
 import os
 import pathlib
-import random
 import re
 import subprocess
 import sys
@@ -23,18 +20,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("mutants.txt")
-SEED = 39
-#: Where mutants are drawn, and how many.
-DRAWN = {"passes/Conversion/NSAToTile": 18, "passes/Conversion/NNToTile": 12, "passes/Conversion/TileToNVVM": 14,
-         "passes/Transforms/Differentiate.cpp": 4, "runtime": 12}
-#: Drawn later, of what only random programs of tiles were known to find.
-LATER = {"passes/Conversion/TileToCPU": 14}
-
-SWAPS = [(" + ", " - "), (" - ", " + "), (" * ", " + "), (" / ", " * "), (" % ", " / "), (" < ", " <= "), (" <= ", " < "),
-         (" > ", " >= "), (" >= ", " > "), (" == ", " != "), (" != ", " == "), (" && ", " || "), (" || ", " && "),
-         ("min(", "max("), ("max(", "min("), ("true", "false"), ("false", "true"), ("+=", "-=")]
-UNFIT = re.compile(r"^\s*(//|#|\}|case |static |using |template|namespace |class |struct |assert|friend |default:|[\w:]+:$)|constexpr|"
-                   r"emitError|emitRemark|reserve\(|llvm_unreachable|Error\{|\"")
 
 GUARD = """#ifndef NSA_IS_MUTANT
 #define NSA_IS_MUTANT
@@ -131,63 +116,6 @@ def guard_lines(lines, index, number, replacement, original=None):
     return guard(number, original or "\n".join(codes), "\n".join(changed)), span
 
 
-# --- Drawing -----------------------------------------------------------------
-
-
-def replacements(code):
-    found = []
-    for old, new in SWAPS:
-        for match in re.finditer(re.escape(old), code):
-            if "<" in old + new and re.search(r"\w<[^<>]*$", code[:match.start()]):
-                continue  # inside of template arguments
-            found.append(code[:match.start()] + new + code[match.end():])
-    for match in re.finditer(r"(?<![\w.])\d+(?![\w.])", code):
-        found.append(f"{code[:match.start()]}{int(match[0]) + 1}{code[match.end():]}")
-    head = re.match(r"^(if|while) \((.*)\)( \{)?$", code)
-    if head and ";" not in head[2]:
-        found.append(f"{head[1]} (!({head[2]})){head[3] or ''}")
-    if code.endswith(";") and re.match(r"^[\w.\->]+(\(| = | [-+|&]= )", code) and not code.startswith(("return", "for", "if")):
-        found.append(";")
-    return found
-
-
-def candidates(path):
-    lines = path.read_text().splitlines()
-    texts = [line.strip() for line in lines]
-    for index, line in enumerate(lines):
-        code = code_of(line)
-        if not code or code != texts[index] or UNFIT.search(line) or texts.count(code) != 1:
-            continue
-        for replacement in replacements(code):
-            try:
-                guard_lines(lines, index, 0, replacement)
-            except (ValueError, TypeError):
-                continue
-            yield code, replacement
-
-
-def draw(excluded, folders):
-    """As many as `folders` says for each, at most one a line; `excluded` are those that were struck."""
-    rng = random.Random(SEED)
-    for folder, count in folders.items():
-        place = ROOT / folder
-        paths = [place] if place.is_file() else sorted(place.rglob("*.cpp"))
-        lines = {}
-        for path in paths:
-            for code, replacement in candidates(path):
-                lines.setdefault((str(path.relative_to(ROOT)), code), []).append(replacement)
-        keys = sorted(lines)
-        rng.shuffle(keys)
-        for key in keys:
-            replacement = rng.choice(sorted(lines[key]))
-            if (*key, replacement) in excluded:
-                continue
-            yield (*key, replacement)
-            count -= 1
-            if not count:
-                break
-
-
 # --- The list and the tree ---------------------------------------------------
 
 
@@ -256,9 +184,6 @@ def run(tree, command, numbers, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    drawing = commands.add_parser("draw")
-    drawing.add_argument("--later", action="store_true", help="of LATER in place of DRAWN")
-    drawing.add_argument("--first", type=int, default=1, metavar="NUMBER")
     commands.add_parser("tree").add_argument("folder")
     running = commands.add_parser("run")
     running.add_argument("--only", type=int, nargs="+", default=[])
@@ -266,13 +191,7 @@ def main():
     running.add_argument("tree")
     running.add_argument("command_line", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
-    if arguments.command == "draw":
-        struck = set()
-        if LIST.exists():
-            struck = {tuple(line.split("\t")[1:4]) for line in LIST.read_text().splitlines() if line.startswith("-")}
-        for number, mutant in enumerate(draw(struck, LATER if arguments.later else DRAWN), arguments.first):
-            print(number, *mutant, sep="\t")
-    elif arguments.command == "tree":
+    if arguments.command == "tree":
         make_tree(arguments.folder)
     else:
         run(arguments.tree, arguments.command_line, arguments.only, arguments.seconds)
