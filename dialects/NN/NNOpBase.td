@@ -5,6 +5,7 @@
 
 include "dialects/Interfaces/DifferentiableOpInterface.td"
 include "dialects/Interfaces/FusionInterfaces.td"
+include "dialects/Interfaces/GraphOp.td"
 include "dialects/Interfaces/PrecisionOpInterface.td"
 include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
@@ -26,33 +27,9 @@ def NN_FloatElementTypeAttr : TypeAttrOf<NSA_FloatElement>;
 class NN_GraphOp<string mnemonic, list<Trait> traits = []>
     : NN_Op<mnemonic, !listconcat(traits, [
         Pure, InferTypeOpAdaptor,
-        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
-  code resultNames = [{}];
-  /// The types of the results, where expressions say them; of other operations
-  /// `inferReturnTypes` is written out.
-  code resultTypes = [{}];
-  /// Of operand `index`, for an op with PrecisionOpInterface.
-  code operandPrecision = [{}];
-  let extraClassDefinition = [{
-    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
-      static constexpr ::llvm::StringLiteral names[] = {
-  }] # resultNames # [{
-      };
-      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
-        setName(result, name);
-    }
-  }] # !if(!empty(resultTypes), "", [{
-    ::llvm::LogicalResult $cppClass::inferReturnTypes(
-        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
-        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
-      types.append({}] # resultTypes # [{});
-      return ::mlir::success();
-    }
-  }]) # !if(!empty(operandPrecision), "", [{
-    ::nsa::OperandPrecision $cppClass::getOperandPrecision(unsigned index) {
-      return }] # operandPrecision # [{;
-    }
-  }]);
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])>,
+      NSA_GraphMethods {
+  let extraClassDefinition = graphMethods;
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];

@@ -4,6 +4,7 @@
 #define NSA_DIALECTS_NSA_NSAOPS_TD
 
 include "dialects/Interfaces/DifferentiableOpInterface.td"
+include "dialects/Interfaces/GraphOp.td"
 include "dialects/Interfaces/PrecisionOpInterface.td"
 include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
@@ -29,36 +30,12 @@ def NSA_Start : NSA_I32TensorOfRank<2>;
 class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
     : NSA_Op<mnemonic, !listconcat(traits, [
         Pure, InferTypeOpAdaptor,
-        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])>,
+      NSA_GraphMethods {
   let hasVerifier = 1;
-  code resultNames = [{}];
-  /// The types of the results, where expressions say them; of other operations
-  /// `inferReturnTypes` is written out.
-  code resultTypes = [{}];
-  /// Of operand `index`, for an op with PrecisionOpInterface.
-  code operandPrecision = [{}];
   code declarations = [{}];
   let extraClassDeclaration = declarations;
-  let extraClassDefinition = [{
-    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
-      static constexpr ::llvm::StringLiteral names[] = {
-  }] # resultNames # [{
-      };
-      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
-        setName(result, name);
-    }
-  }] # !if(!empty(resultTypes), "", [{
-    ::llvm::LogicalResult $cppClass::inferReturnTypes(
-        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
-        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
-      types.append({}] # resultTypes # [{});
-      return ::mlir::success();
-    }
-  }]) # !if(!empty(operandPrecision), "", [{
-    ::nsa::OperandPrecision $cppClass::getOperandPrecision(unsigned index) {
-      return }] # operandPrecision # [{;
-    }
-  }]);
+  let extraClassDefinition = graphMethods;
 }
 
 /// An op that may lie on the path from a parameter to the loss.

@@ -13,12 +13,20 @@ def RT_CommandOpInterface : OpInterface<"CommandOpInterface"> {
     is updated in place.
   }];
   let methods = [
-    InterfaceMethod<"Appends the operands that are read.", "void", "getReads",
-      (ins "::llvm::SmallVectorImpl<::mlir::Value> &":$values)>,
+    InterfaceMethod<[{
+      Appends the operands that are read: those that are declared so.
+    }], "void", "getReads",
+      (ins "::llvm::SmallVectorImpl<::mlir::Value> &":$values),
+      /*methodBody=*/"", /*defaultImplementation=*/[{
+        ::nsa::rt::appendAccessed<::mlir::MemoryEffects::Read>($_op, values);
+      }]>,
     InterfaceMethod<[{
       Appends the operands that are written, each completely.
     }], "void", "getWrites",
-      (ins "::llvm::SmallVectorImpl<::mlir::Value> &":$values)>,
+      (ins "::llvm::SmallVectorImpl<::mlir::Value> &":$values),
+      /*methodBody=*/"", /*defaultImplementation=*/[{
+        ::nsa::rt::appendAccessed<::mlir::MemoryEffects::Write>($_op, values);
+      }]>,
     InterfaceMethod<[{
       Bytes of scratch memory that the command needs while it runs.
     }], "uint64_t", "getWorkspaceSize", (ins), /*methodBody=*/"",

@@ -283,14 +283,6 @@ OpFoldResult ViewOp::fold(FoldAdaptor) {
 // Launch
 //===----------------------------------------------------------------------===//
 
-void LaunchOp::getReads(SmallVectorImpl<Value> &values) {
-  llvm::append_range(values, getInputs());
-}
-
-void LaunchOp::getWrites(SmallVectorImpl<Value> &values) {
-  llvm::append_range(values, getOutputs());
-}
-
 /// The argument types of a kernel, compiled or not; nothing for other symbols.
 static std::optional<ArrayRef<Type>> getKernelArgumentTypes(Operation *kernel) {
   if (auto compiled = dyn_cast_if_present<KernelOp>(kernel))
@@ -378,10 +370,6 @@ void GemmOp::getReads(SmallVectorImpl<Value> &values) {
     values.push_back(getAddend() ? getAddend() : Value(getOut()));
 }
 
-void GemmOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getOut());
-}
-
 namespace {
 struct Matrix {
   int64_t rows = 1, columns = 1;
@@ -455,32 +443,10 @@ void GemmOp::assignWorkspace(SliceAttr slice) { setWorkspaceAttr(slice); }
 // Fill, copy, parts, collectives, initialize
 //===----------------------------------------------------------------------===//
 
-void FillOp::getReads(SmallVectorImpl<Value> &values) {}
-
-void FillOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getOut());
-}
-
-void CopyOp::getReads(SmallVectorImpl<Value> &values) {
-  values.push_back(getSource());
-}
-
-void CopyOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getOut());
-}
-
 LogicalResult CopyOp::verify() {
   if (getMemoryRoot(getSource()) == getMemoryRoot(getOut()))
     return emitOpError("copies memory onto itself");
   return success();
-}
-
-void SliceShardOp::getReads(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
-void SliceShardOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getPart());
 }
 
 /// Each rank has as many elements of the memory, of the same type.
@@ -502,14 +468,6 @@ LogicalResult SliceShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
 
-void WriteShardOp::getReads(SmallVectorImpl<Value> &values) {
-  values.append({getPart(), getMemory()});
-}
-
-void WriteShardOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
 LogicalResult WriteShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
@@ -524,28 +482,6 @@ LogicalResult CollectiveStartOp::verify() {
     return emitOpError("has ") << elements << " elements, which " << *getRanks()
                                << " does not divide";
   return success();
-}
-
-void CollectiveStartOp::getReads(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
-void CollectiveStartOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
-void CollectiveDoneOp::getReads(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
-void CollectiveDoneOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getMemory());
-}
-
-void InitializeOp::getReads(SmallVectorImpl<Value> &values) {}
-
-void InitializeOp::getWrites(SmallVectorImpl<Value> &values) {
-  values.push_back(getOut());
 }
 
 LogicalResult InitializeOp::verify() {

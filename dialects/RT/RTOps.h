@@ -15,6 +15,20 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
+namespace nsa::rt {
+
+/// Appends the operands that an operation is declared to read or to write.
+template <typename Effect>
+void appendAccessed(mlir::MemoryEffectOpInterface op,
+                    llvm::SmallVectorImpl<mlir::Value> &values) {
+  llvm::SmallVector<mlir::MemoryEffects::EffectInstance> effects;
+  op.getEffects<Effect>(effects);
+  for (const mlir::MemoryEffects::EffectInstance &effect : effects)
+    values.push_back(effect.getValue());
+}
+
+} // namespace nsa::rt
+
 #include "dialects/RT/RTInterfaces.h.inc"
 
 namespace nsa::rt {

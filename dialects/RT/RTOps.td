@@ -311,7 +311,8 @@ def RT_LaunchOp : RT_Command<"launch", [], [
   }];
 }
 
-def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"], [
+def RT_GemmOp : RT_Command<"gemm", [
+    "getReads", "getWorkspaceSize", "assignWorkspace"], [
     OptionalTypesMatchWith<"addend has the type of out", "out", "addend",
                            "$_self">]> {
   let opDocGroup = NSA_DocGroup<"Commands">;

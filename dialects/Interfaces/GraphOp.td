@@ -1,0 +1,37 @@
+//===- GraphOp.td - methods of operations on tensors ------------*- tablegen -*-===//
+
+#ifndef NSA_INTERFACES_GRAPHOP_TD
+#define NSA_INTERFACES_GRAPHOP_TD
+
+/// What an operation on tensors says in its definition, and the methods that
+/// are made of it: let `extraClassDefinition` be `graphMethods`.
+class NSA_GraphMethods {
+  code resultNames = [{}];
+  /// The types of the results, where expressions say them; of other operations
+  /// `inferReturnTypes` is written out.
+  code resultTypes = [{}];
+  /// Of operand `index`, for an op with PrecisionOpInterface.
+  code operandPrecision = [{}];
+  code graphMethods = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      static constexpr ::llvm::StringLiteral names[] = {
+  }] # resultNames # [{
+      };
+      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
+        setName(result, name);
+    }
+  }] # !if(!empty(resultTypes), "", [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
+        Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      types.append({}] # resultTypes # [{});
+      return ::mlir::success();
+    }
+  }]) # !if(!empty(operandPrecision), "", [{
+    ::nsa::OperandPrecision $cppClass::getOperandPrecision(unsigned index) {
+      return }] # operandPrecision # [{;
+    }
+  }]);
+}
+
+#endif // NSA_INTERFACES_GRAPHOP_TD
