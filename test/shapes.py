@@ -132,16 +132,19 @@ def shorten(line):
 
 def write_answers(found):
     """`found`: (kernel, architecture) -> number of refused schedules."""
-    rows = sorted((int(kernel, 16), chip, number) for (kernel, chip), number in found.items() if number or kernel == "0" * 16)
+    rows = {}
+    for (kernel, chip), number in sorted(found.items()):
+        if number or kernel == "0" * 16:
+            rows.setdefault((int(kernel, 16), number), []).append(chip)
     with open(ANSWERS, "w") as file:
-        file.writelines(f'{{0x{kernel:016x}, "{chip}", {number}}},\n' for kernel, chip, number in rows)
+        file.writelines(f'{{0x{kernel:016x}, "{" ".join(chips)}", {number}}},\n' for (kernel, number), chips in sorted(rows.items()))
     return len(rows)
 
 
 def read_answers():
     with open(ANSWERS) as file:
-        return {(kernel, chip): int(number) for kernel, chip, number in
-                re.findall(r'\{0x(\w+), "(\w+)", (\d+)\}', file.read())}
+        return {(kernel, chip): int(number) for kernel, chips, number in
+                re.findall(r'\{0x(\w+), "([\w ]+)", (\d+)\}', file.read()) for chip in chips.split()}
 
 
 def main():

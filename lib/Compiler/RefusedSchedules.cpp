@@ -9,6 +9,7 @@
 #include "lib/Target/CUDA/Assembler.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include <cstdlib>
 #include <utility>
 
@@ -16,10 +17,11 @@ using namespace mlir;
 using namespace nsa;
 
 namespace {
-/// An answer that comes with the compiler, by the hash that names the kernel.
+/// An answer that comes with the compiler, by the hash that names the kernel,
+/// and the chips that it is for, separated by spaces.
 struct Answer {
   uint64_t kernel;
-  llvm::StringLiteral chip;
+  llvm::StringLiteral chips;
   int64_t refused;
 };
 } // namespace
@@ -36,7 +38,7 @@ static int64_t findShipped(StringRef kernel, StringRef chip) {
       [](const Answer &answer, uint64_t hash) { return answer.kernel < hash; });
   for (; hash && answer != std::end(answers) && answer->kernel == *hash;
        ++answer)
-    if (answer->chip == chip)
+    if (llvm::is_contained(llvm::split(answer->chips, ' '), chip))
       return answer->refused;
   return 0;
 }
