@@ -132,8 +132,7 @@ def prepare(args):
         config, length, batch, overrides = JOBS[name]
         values = {"runtime.precision": "bf16", "train.seq_len": length,
                   "train.batch_size": batch, "train.micro_batch": batch, "train.warmup_steps": 2}
-        jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides,
-                     *([f"--ptxas={args.ptxas}"] if args.ptxas else []))
+        jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides)
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
                       "--tokens", "2000000")
 
@@ -215,10 +214,6 @@ def run(args):
         report_peer(args, attention)
 
 
-def prepare_options(parser):
-    parser.add_argument("--ptxas", help="of nsa-compile")
-
-
 def run_options(parser):
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--top", type=int, default=12)
@@ -226,4 +221,4 @@ def run_options(parser):
     parser.add_argument("--data", help="data set to train on [FOLDER/data]")
 
 
-jobs.main(__doc__, prepare, run, prepare_options, run_options)
+jobs.main(__doc__, prepare, run, run_options=run_options)

@@ -63,7 +63,7 @@ def prepare(args, name, config, values, *options):
          f"--target={args.target}", f"--precision={values['runtime.precision']}",
          f"--recompute={values.get('runtime.gradient_checkpointing', 'none')}",
          f"--optimizer={values.get('train.optimizer', 'adamw')}",
-         *options)
+         *([f"--ptxas={args.ptxas}"] if args.ptxas else []), *options)
     os.remove(model)
     with open(os.path.join(args.folder, name + ".json"), "w") as file:
         json.dump({"settings": values, "config": config + ".yaml"}, file)
@@ -142,6 +142,7 @@ def main(description, prepare_all, run_all, prepare_options=None, run_options=No
         sub.set_defaults(function=function)
         if name == "prepare":
             sub.add_argument("--target", default="sm_90a")
+            sub.add_argument("--ptxas", help="of nsa-compile")
             sub.add_argument("--build", default=os.path.join(ROOT, "build"))
         else:
             sub.add_argument("--blas", help="folder of cuBLASLt")
