@@ -19,12 +19,7 @@ tools/setup.sh build.ninja || exit 1
 test/python-env.sh > /dev/null 2>&1 &
 tools/setup.sh all || exit 1
 
-check "format" test/check-format.sh
-check "terms" test/check-terms.sh
-check "clang-tidy" test/check-tidy.sh
-check "layering" test/check-layering.sh
-check "documentation" tools/docs.py check
-check "lessons" test/check-lessons.py
+# With the machine for itself.
 check "end-to-end: compile-time" bash test/e2e/compile-time.sh
 
 python_tests() {
@@ -51,6 +46,12 @@ small_suites() {
   check "fuzz regressions" test/fuzz/run.sh --regressions
 }
 beside small_suites
+check "format" test/check-format.sh
+check "terms" test/check-terms.sh
+check "clang-tidy" test/check-tidy.sh
+check "layering" test/check-layering.sh
+check "documentation" tools/docs.py check
+check "lessons" test/check-lessons.py
 judge() {
   local python
   python=$(test/python-env.sh) || python=/usr/bin/python3
