@@ -286,7 +286,7 @@ def test_packing_says_that_the_tokenizer_changes_text(tmp_path, capsys):
 
 def test_long_document_takes_few_bytes_of_memory_for_each_of_its_own(tmp_path, tokenizer):
     """In a process of its own, whose largest size is measured."""
-    size = 16 << 20
+    size = 5 << 20
     text = " ".join(TEXTS).encode()
     (tmp_path / "a.txt").write_bytes((text * (size // len(text) + 1))[:size].decode(errors="ignore").encode())
     (tmp_path / "b.txt").write_text("few words")
