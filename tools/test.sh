@@ -58,7 +58,8 @@ judge() {
   OMP_NUM_THREADS=1 NSA_JUDGE_COUNT=1 NSA_JUDGE_EMULATED=1 NSA_JUDGE_PROGRAMS=12 NSA_JUDGE_TRAINING=6 \
     "$python" -m pytest -q -rs test/judge
 }
-check "unit tests" ctest --test-dir build --output-on-failure -j2
+# Many wait for time-outs.
+check "unit tests" ctest --test-dir build --output-on-failure -j3
 check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a decode-sm_90a losses
 check "shapes of public models" test/shapes.py --quick
 check "lit tests" ninja -C build check-nsa-lit

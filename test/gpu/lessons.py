@@ -10,7 +10,7 @@ table of lessons in test/README.md.
       for lesson-03, not the compiler
 
 With --target cpu and a small --config it all runs on the processor, on sequences of
-a quarter of the length.
+an eighth of the length.
 """
 import json
 import math
@@ -35,7 +35,7 @@ LEAST_SPEED = 785
 def shorten(is_cpu):
     global LENGTHS, MEMORY_LENGTHS
     if is_cpu:
-        LENGTHS, MEMORY_LENGTHS = ([n // 4 for n in lengths] for lengths in (LENGTHS, MEMORY_LENGTHS))
+        LENGTHS, MEMORY_LENGTHS = ([n // 8 for n in lengths] for lengths in (LENGTHS, MEMORY_LENGTHS))
 
 
 def values(args, length, more=None):
