@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # How fast the CPU trains showcase and smoke: tokens per second, where the time
 # of a step goes, and each kernel beside what the machine reaches in the same
-# run. Fails if an attention kernel is more than 4 times slower than the
-# multiply-add peak, or an elementwise kernel more than twice slower than a copy.
+# run, as nsa-train says it.
 #   NSA_BENCH_STEPS=N     steps measured [20]
 #   NSA_BENCH_THREADS=N   threads [all]
 #   NSA_BENCH_DATA=FOLDER token shards [packed from the headers of C++]
@@ -17,7 +16,6 @@ if [ -z "$data" ]; then
     -o "$data" > "$scratch/pack.log"
 fi
 
-status=0
 for name in ${*:-showcase smoke}; do
   # Three steps warm up.
   settings=(--set "train.steps=$((steps + 3))" --set train.warmup_steps=1
@@ -33,7 +31,5 @@ for name in ${*:-showcase smoke}; do
     --profile "$steps" > "$scratch/train.log" 2>&1 ||
     fail "$(tail -20 "$scratch/train.log")"
   echo "== $name"
-  /usr/bin/python3 "$root/test/bench/judge-profile.py" \
-    "$scratch/runs/$name/profile.json" || status=1
+  sed -n '/FMA peak/,/^wrote/p' "$scratch/train.log"
 done
-exit $status

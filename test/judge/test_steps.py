@@ -83,6 +83,19 @@ def test_non_finite_gradient_updates_nothing(make):
     assert not same(before, model.read_updated())
 
 
+def test_gradients_beyond_fp16_update_nothing_and_halve_the_scale(make):
+    """Of weights so large that gradients of the scaled loss overflow, until they fit."""
+    model = make({"model.init_std": 10}, "fp16")
+    for skipped in range(40):
+        before, scale = model.read_updated(), float(model.module.read("loss_scale"))
+        model.run("step", hyper=np.array([*HYPER["hyper"][:7], skipped + 1], np.float32))
+        if not same(before, model.read_updated()):
+            break
+        assert model.module.read("loss_scale") == scale / 2 and model.module.read("skipped_updates") == skipped + 1
+    assert 0 < skipped < 16 and model.module.read("loss_scale") == scale == 65536 / 2**skipped
+    assert all(np.isfinite(x).all() for x in model.read_updated().values())
+
+
 def test_uneven_micro_batches_add_up_to_the_mean_over_targets(make):
     """The mean of the means of two micro-batches, one of which has a single target, is not that of all."""
     parts, whole = make(), make()

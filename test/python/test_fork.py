@@ -52,15 +52,6 @@ def in_child(action):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_fork_child_and_parent_call(call):
-    for _ in range(3):
-        assert in_child(call) and call()
-
-
-def test_fork_child_of_a_child_calls(call):
-    assert in_child(lambda: in_child(lambda: call() and in_child(call)) and call())
-
-
 def test_fork_while_threads_call_and_load(module, call):
     ending = threading.Event()
 

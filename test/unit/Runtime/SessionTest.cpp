@@ -4,13 +4,10 @@
 #include "test/unit/Expect.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
-#include <atomic>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 using namespace nsa;
 
@@ -116,43 +113,6 @@ TEST(Session, SeveralThreads_GetWhatTheirArraysGive) {
   for (std::thread &thread : threads)
     thread.join();
   EXPECT_EQ(wrong, std::vector<int>(4));
-}
-
-/// Whether `action` is true in a child, which a signal ends if it hangs.
-template <typename Action>
-static bool inChild(const Action &action) {
-  pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);
-    ::_exit(action() ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-TEST(Session, ForkedWhileAnotherThreadCalls_ChildrenCallAndEndIt) {
-  std::unique_ptr<Session> session = open();
-  Arrays arrays(5);
-  ASSERT_TRUE(session->call("eval", arrays.arguments()).ok());
-  auto isRight = [&] {
-    Arrays again(5);
-    return session->call("eval", again.arguments()).ok() && again.y == arrays.y;
-  };
-  std::atomic<bool> ending{false};
-  std::thread other([&] {
-    Arrays others(-2);
-    while (!ending)
-      EXPECT_TRUE(session->call("eval", others.arguments()).ok());
-  });
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_TRUE(inChild([&] { return isRight() && inChild(isRight); }));
-    // Its threads are not there to be waited for.
-    EXPECT_TRUE(inChild([&] { return session.reset(), true; }));
-  }
-  ending = true;
-  other.join();
-  EXPECT_TRUE(isRight());
 }
 
 TEST(Session, WrongArguments_AreNamedWithBothValues) {

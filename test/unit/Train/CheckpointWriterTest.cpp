@@ -97,19 +97,6 @@ TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
   }
 }
 
-TEST_F(CheckpointWriterTest, MomentNotFinite_EndsTheRun) {
-  BigramModel model(2, 8, 16);
-  model.before[9 * perStep] = [&] { model.set("v.w", 7, INFINITY); };
-  EXPECT_EQ(take(train(model, named("a"))), TrainEnd::NonFinite);
-  std::string log = logOf("a");
-  EXPECT_TRUE(
-      contains(log, "step 10: no checkpoint was saved: state 'v.w'[7] is "
-                    "inf\nlast good checkpoint: " +
-                        folder("step-00000005")));
-  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
-  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
-}
-
 TEST_F(CheckpointWriterTest, DiskIsFullForAWhile_TrainingGoesOn) {
   ASSERT_NO_FATAL_FAILURE(trainStraight());
   struct rlimit old;
