@@ -66,7 +66,8 @@ class Specializer {
 public:
   explicit Specializer(KernelOp kernel);
 
-  void run();
+  /// Fails if there is no loop to copy for.
+  LogicalResult run();
 
 private:
   void makeBarriers();
@@ -435,7 +436,9 @@ static void makeBuffers(ProducerPlan &plan, PipelineAttr pipeline,
     }
 }
 
-void Specializer::run() {
+LogicalResult Specializer::run() {
+  if (plan.empty())
+    return failure();
   Block &block = kernel.getBody().front();
   makeBuffers(plan, pipeline, block);
   auto [atLaunch, ofConsumers] = shareRegisters(threads, roles.getBlocks());
@@ -465,6 +468,7 @@ void Specializer::run() {
   consume(consumer, turn);
   kernel->removeAttr(kProducerAttr);
   kernel->setAttr(nsa::kTensorMapsAttr, b.getArrayAttr(plan.maps));
+  return success();
 }
 
 namespace {
@@ -473,18 +477,12 @@ struct WarpSpecialize : nsa::impl::TileGPUWarpSpecializeBase<WarpSpecialize> {
     KernelOp kernel = getOperation();
     if (!kernel->hasAttr(kProducerAttr))
       return;
-    bool isCopied = kernel
-                        .walk([](scf::ForOp loop) {
-                          return hasProducer(loop) ? WalkResult::interrupt()
-                                                   : WalkResult::advance();
-                        })
-                        .wasInterrupted();
-    if (!isCopied) {
-      kernel.emitError("has ") << kProducerAttr << ", but no loop with "
-                               << kPipelineAttr << " to copy for";
-      return signalPassFailure();
-    }
-    Specializer(kernel).run();
+    Specializer specializer(kernel);
+    if (succeeded(specializer.run()))
+      return;
+    kernel.emitError("has ") << kProducerAttr << ", but no loop with "
+                             << kPipelineAttr << " to copy for";
+    signalPassFailure();
   }
 };
 } // namespace
