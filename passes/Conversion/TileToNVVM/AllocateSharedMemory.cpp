@@ -177,7 +177,6 @@ bool Allocator::isWorthProducer(scf::ForOp loop) const {
 
 /// Stages, tiles of the whole kernel and barriers are there as long as it runs.
 void Allocator::allocateProducer() {
-  constexpr int64_t barrierBytes = 8;
   int64_t ring = pool.allocate(producer.depth * producer.stageBytes);
   for (auto &[loop, copies] : producer.loops) {
     for (const ProducerPlan::Copy &copy : copies)
@@ -193,7 +192,7 @@ void Allocator::allocateProducer() {
                         pool.allocate(SharedShape(copy.access.target).bytes()));
   barriers =
       pool.allocate((2 * producer.depth + int64_t(producer.stationary.size())) *
-                    barrierBytes);
+                    kMBarrierBytes);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- EmitLines.cpp - rows and columns in shared memory ---------------===//
+//===- EmitLines.cpp - rows and columns in shared memory ------------------===//
 //
 // Rows and columns of 32-bit elements that a loop copies ahead.
 //

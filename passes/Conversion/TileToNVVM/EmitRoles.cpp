@@ -20,12 +20,11 @@ static constexpr int64_t evictLast = 0x14F0000000000000;
 //===----------------------------------------------------------------------===//
 
 Value KernelEmitter::mbarrierAddress(Value barriers, Value index) {
-  constexpr int64_t barrierBytes = 8;
   auto first = int64_t(barriers.getDefiningOp<MBarriersOp>().getOffset());
   if (std::optional<int64_t> known = getConstantIntValue(index))
-    return b.advance(sharedBase, first + *known * barrierBytes);
+    return b.advance(sharedBase, first + *known * kMBarrierBytes);
   return b.advance(b.advance(sharedBase, first),
-                   b.mul(scalar(index), barrierBytes));
+                   b.mul(scalar(index), kMBarrierBytes));
 }
 
 void KernelEmitter::emitMBarrierInit(MBarrierInitOp op) {

@@ -333,7 +333,8 @@ LogicalResult BarrierInserter::visit(Operation *op) {
   b.setLoc(op->getLoc());
   if (failed(awaitOperands(op)))
     return failure();
-  for (const GlobalAccess &access : getGlobalAccesses(op))
+  SmallVector<GlobalAccess> accesses = getGlobalAccesses(op);
+  for (const GlobalAccess &access : accesses)
     if (!access.isWrite && failed(visitAccess(access)))
       return failure();
   if (auto store = dyn_cast<LocalStoreOp>(op)) {
@@ -344,10 +345,9 @@ LogicalResult BarrierInserter::visit(Operation *op) {
   // Threads wait for each other before and behind what they write to scratch.
   if (getScratchBytes(op) > 0 && failed(prepareBarrier()))
     return failure();
-  if (auto store = dyn_cast<StoreOp>(op))
-    for (const GlobalAccess &access : getGlobalAccesses(op))
-      if (access.isWrite && failed(visitAccess(access)))
-        return failure();
+  for (const GlobalAccess &access : accesses)
+    if (access.isWrite && failed(visitAccess(access)))
+      return failure();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](LocalStoreOp store) {
         pending.write(getPiece(store.getBuffer()));

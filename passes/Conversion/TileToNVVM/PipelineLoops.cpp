@@ -66,21 +66,13 @@ void LoopPipeliner::makeLines() {
     copies.push_back(copy);
   }
   for (LoadOp load : prefetch.lines) {
-    auto type = cast<TileType>(load.getType());
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(loop);
-    auto line =
-        AllocOp::create(b,
-                        MemDescType::get({type.getRows(), type.getCols()},
-                                         type.getElementType()),
-                        IntegerAttr(), b.getI64IntegerAttr(offset));
+    Value line = makeLineBuffer(load, loop, offset);
     offset += getPlaceBytes(load.getResult());
+    OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(load);
     copies.push_back(AsyncCopyOp::create(b, load.getRef(), load.getIndices(),
                                          line, /*stage=*/Value(),
                                          uint64_t(getLineWidth(load))));
-    auto read = LocalLoadOp::create(b, type, line, /*stage=*/Value());
-    load.replaceAllUsesWith(read.getTile());
     load.erase();
   }
 }
@@ -167,20 +159,7 @@ void LoopPipeliner::makeBody(scf::ForOp staged) {
 void LoopPipeliner::run() {
   makeLines();
   makePrologue();
-  SmallVector<Value> inits(loop.getInitArgs());
-  inits.push_back(b.i32(0));
-  auto staged = scf::ForOp::create(b, loop.getLowerBound(),
-                                   loop.getUpperBound(), loop.getStep(), inits);
-  for (NamedAttribute attribute : loop->getDiscardableAttrs())
-    if (attribute.getName() != kPipelineAttr)
-      staged->setDiscardableAttr(attribute.getName(), attribute.getValue());
-  Block *body = staged.getBody();
-  body->getOperations().splice(body->end(), loop.getBody()->getOperations());
-  for (auto [from, to] :
-       llvm::zip(loop.getBody()->getArguments(), body->getArguments()))
-    from.replaceAllUsesWith(to);
-  for (auto [from, to] : llvm::zip(loop.getResults(), staged.getResults()))
-    from.replaceAllUsesWith(to);
+  scf::ForOp staged = extendLoop(b, loop, b.i32(0));
   makeBody(staged);
   loop.erase();
 }
@@ -196,8 +175,9 @@ struct Pipeline : nsa::impl::TileGPUPipelineBase<Pipeline> {
       if (plan && !plan.getProducer())
         loops.emplace_back(loop, plan);
     });
+    bool hasWgmma = usesWgmma(kernel);
     for (auto [loop, plan] : loops)
-      LoopPipeliner(loop, plan, written, usesWgmma(kernel)).run();
+      LoopPipeliner(loop, plan, written, hasWgmma).run();
   }
 };
 } // namespace

@@ -34,6 +34,41 @@ DotOp nsa::cuda::findFirstDot(scf::ForOp loop) {
   return {};
 }
 
+scf::ForOp nsa::cuda::extendLoop(OpBuilder &b, scf::ForOp loop,
+                                 ValueRange more) {
+  SmallVector<Value> inits(loop.getInitArgs());
+  llvm::append_range(inits, more);
+  auto result = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(),
+                                   loop.getUpperBound(), loop.getStep(), inits);
+  for (NamedAttribute attribute : loop->getDiscardableAttrs())
+    if (attribute.getName() != nsa::tile_gpu::kPipelineAttr)
+      result->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  Block *body = result.getBody();
+  body->getOperations().splice(body->end(), loop.getBody()->getOperations());
+  for (auto [from, to] :
+       llvm::zip(loop.getBody()->getArguments(), body->getArguments()))
+    from.replaceAllUsesWith(to);
+  for (auto [from, to] : llvm::zip(loop.getResults(), result.getResults()))
+    from.replaceAllUsesWith(to);
+  return result;
+}
+
+Value nsa::cuda::makeLineBuffer(LoadOp load, Operation *before,
+                                int64_t offset) {
+  auto type = cast<TileType>(load.getType());
+  OpBuilder b(before);
+  auto line = nsa::tile_gpu::AllocOp::create(
+      b, load.getLoc(),
+      nsa::tile_gpu::MemDescType::get({type.getRows(), type.getCols()},
+                                      type.getElementType()),
+      IntegerAttr(), b.getI64IntegerAttr(offset));
+  b.setInsertionPointAfter(load);
+  load.replaceAllUsesWith(nsa::tile_gpu::LocalLoadOp::create(
+                              b, load.getLoc(), type, line, /*stage=*/Value())
+                              .getTile());
+  return line;
+}
+
 int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
   if (isa<nsa::tile_gpu::MemDescType>(target.getType()))

@@ -41,6 +41,18 @@ llvm::DenseSet<mlir::Value> getWrittenArguments(tile::KernelOp kernel);
 /// the kind is nested before it; null if not.
 tile::DotOp findFirstDot(mlir::scf::ForOp loop);
 
+/// A loop that carries more values, with the body of `loop` and the values that
+/// it carries first, in its place but without `tile_gpu.pipeline`; `loop` is
+/// left empty.
+mlir::scf::ForOp extendLoop(mlir::OpBuilder &b, mlir::scf::ForOp loop,
+                            mlir::ValueRange more);
+
+/// Makes a buffer before `before`, at an offset in shared memory, of the row or
+/// column that a load makes, and lets its users read that; the load is left
+/// without any.
+mlir::Value makeLineBuffer(tile::LoadOp load, mlir::Operation *before,
+                           int64_t offset);
+
 /// Bytes that a buffer, or a line of 4-byte elements, takes where a loop copies
 /// it. Lines go behind tiles, which begin at multiples of a swizzle's
 /// pattern.

@@ -113,13 +113,12 @@ Specializer::Specializer(KernelOp kernel)
 /// them. Of tiles that arrive, the producer arrives; of stages that are free,
 /// each warp.
 void Specializer::makeBarriers() {
-  constexpr int64_t barrierBytes = 8;
   int64_t offset = roles.getBarriers();
   auto make = [&](int64_t count, int64_t arrivals) -> Value {
     auto type = MBarriersType::get(b.getContext(), count);
     Value barriers =
         MBarriersOp::create(b, type, uint64_t(arrivals), uint64_t(offset));
-    offset += count * barrierBytes;
+    offset += count * kMBarrierBytes;
     return barriers;
   };
   full = make(pipeline.getStages(), 1);
@@ -267,26 +266,6 @@ static Value makeDot(ThreadBuilder &b, DotOp dot, Value a, Value acc,
 // The consumers
 //===----------------------------------------------------------------------===//
 
-/// A loop with more values to carry, which takes the body of `loop` with the
-/// same values in front.
-static scf::ForOp extend(ThreadBuilder &b, scf::ForOp loop, ValueRange more) {
-  SmallVector<Value> inits(loop.getInitArgs());
-  llvm::append_range(inits, more);
-  auto result = scf::ForOp::create(b, loop.getLowerBound(),
-                                   loop.getUpperBound(), loop.getStep(), inits);
-  for (NamedAttribute attribute : loop->getDiscardableAttrs())
-    if (attribute.getName() != kPipelineAttr)
-      result->setDiscardableAttr(attribute.getName(), attribute.getValue());
-  Block *body = result.getBody();
-  body->getOperations().splice(body->end(), loop.getBody()->getOperations());
-  for (auto [from, to] :
-       llvm::zip(loop.getBody()->getArguments(), body->getArguments()))
-    from.replaceAllUsesWith(to);
-  for (auto [from, to] : llvm::zip(loop.getResults(), result.getResults()))
-    from.replaceAllUsesWith(to);
-  return result;
-}
-
 /// Lets the loop's own views and lines be at a stage.
 void Specializer::takeStage(ArrayRef<ProducerPlan::Copy> copies, Value bytes) {
   for (const ProducerPlan::Copy &copy : copies)
@@ -314,7 +293,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   }
   more.append({turn.stage, turn.phase});
   size_t count = loop.getNumRegionIterArgs();
-  scf::ForOp own = extend(b, loop, more);
+  scf::ForOp own = extendLoop(b, loop, more);
   ValueRange carried = own.getRegionIterArgs().drop_front(count);
   turn = {carried[carried.size() - 2], carried.back()};
 
@@ -375,7 +354,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
 
 /// A loop around others.
 void Specializer::consumeOuter(scf::ForOp loop, Turn &turn) {
-  scf::ForOp own = extend(b, loop, {turn.stage, turn.phase});
+  scf::ForOp own = extendLoop(b, loop, {turn.stage, turn.phase});
   turn = {own.getRegionIterArgs().drop_back().back(),
           own.getRegionIterArgs().back()};
   consume(*own.getBody(), turn);
@@ -421,18 +400,8 @@ static void makeBuffers(ProducerPlan &plan, PipelineAttr pipeline,
         copy.access.target.getDefiningOp()->moveBefore(first);
         continue;
       }
-      auto type = cast<TileType>(load.getType());
-      ThreadBuilder b(load.getLoc(), first);
-      auto line = AllocOp::create(
-          b,
-          MemDescType::get({type.getRows(), type.getCols()},
-                           type.getElementType()),
-          IntegerAttr(),
-          b.getI64IntegerAttr(pipeline.getOffset() + copy.offset));
-      b.setInsertionPointAfter(load);
-      auto read = LocalLoadOp::create(b, type, line, /*stage=*/Value());
-      load.replaceAllUsesWith(read.getTile());
-      copy.access.target = line;
+      copy.access.target =
+          makeLineBuffer(load, first, pipeline.getOffset() + copy.offset);
     }
 }
 
