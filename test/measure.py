@@ -127,7 +127,7 @@ def main():
     build = os.path.abspath(args.build or os.path.join(root, "build"))
     print(f"| commit {call('git', 'rev-parse', '--short', 'HEAD', cwd=root).strip()} | |\n|---|---|")
     measure_models(root, build)
-    measure_class(root, build, "KernelEmitter", "passes/Conversion/TileToNVVM/KernelEmitter.cpp")
+    measure_class(root, build, "ThreadBuilder", "passes/Conversion/TileToNVVM/ThreadBuilder.cpp")
     measure_folders(root)
     for pair in args.touched:
         measure_commit(root, *pair.split("=", 1))

@@ -12,7 +12,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -52,7 +52,7 @@ struct Blocking {
 
 class DotEmitter {
 public:
-  DotEmitter(KernelEmitter &kernel, DotOp op);
+  DotEmitter(CpuEmitter &kernel, DotOp op);
   void emit(Value scratch);
 
 private:
@@ -66,7 +66,7 @@ private:
   Value initial(Value place, unsigned lanes);
   void finish(Value value, Value place);
 
-  KernelEmitter &kernel;
+  CpuEmitter &kernel;
   VectorBuilder &b;
   DotOp op;
   DotShape shape;
@@ -86,11 +86,11 @@ int64_t nsa::cpu::dotScratchBytes(DotOp op, unsigned width) {
          4;
 }
 
-DotEmitter::DotEmitter(KernelEmitter &kernel, DotOp op)
+DotEmitter::DotEmitter(CpuEmitter &kernel, DotOp op)
     : kernel(kernel), b(kernel.getBuilder()), op(op), shape(op),
       f32(b.getF32Type()) {
   auto matrix = [&](Value tile, bool transposed) -> Matrix {
-    KernelEmitter::Buffer buffer = kernel.bufferOf(tile);
+    CpuEmitter::Buffer buffer = kernel.bufferOf(tile);
     if (transposed)
       return {buffer.base, 1, buffer.layout.rowStride};
     return {buffer.base, buffer.layout.rowStride, 1};
@@ -328,7 +328,7 @@ Value DotEmitter::sumFour(ArrayRef<Value> sums) {
   return count == 8 ? addHalves(all, 8) : all;
 }
 
-void KernelEmitter::emitDot(DotOp op) {
+void CpuEmitter::emitDot(DotOp op) {
   Value scratch;
   DotShape shape(op);
   // Two multiply-adds per cycle.

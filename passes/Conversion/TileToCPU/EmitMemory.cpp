@@ -1,7 +1,7 @@
 //===- EmitMemory.cpp - tiles from and to memory --------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -16,8 +16,8 @@ static std::pair<Value, Value> rowStart(VectorBuilder &b, TileType type,
   return {outer, zero};
 }
 
-KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
-                                                    Value outer) {
+CpuEmitter::RowAddress CpuEmitter::rowAddress(const Access &access,
+                                              Value outer) {
   auto [row, col] = rowStart(b, access.type, outer);
   RowAddress address;
   address.offset = b.i64(0);
@@ -39,8 +39,7 @@ KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
 }
 
 /// The place of a scalar, and whether it is inside (null if that is known).
-std::pair<Value, Value> KernelEmitter::scalarPlace(Value ref,
-                                                   ValueRange indices) {
+std::pair<Value, Value> CpuEmitter::scalarPlace(Value ref, ValueRange indices) {
   auto type = cast<MemRefType>(ref.getType());
   Value offset = b.i64(0), valid;
   const ExtentTable &table = bounds.getExtents();
@@ -54,7 +53,7 @@ std::pair<Value, Value> KernelEmitter::scalarPlace(Value ref,
   return {offset, valid};
 }
 
-void KernelEmitter::emitLoad(LoadOp op) {
+void CpuEmitter::emitLoad(LoadOp op) {
   Type type = op.getResult().getType();
   if (!isa<TileType>(type)) {
     auto [offset, valid] = scalarPlace(op.getRef(), op.getIndices());
@@ -75,7 +74,7 @@ void KernelEmitter::emitLoad(LoadOp op) {
   emitElements(access, op.getResult(), /*isLoad=*/true);
 }
 
-void KernelEmitter::emitStore(StoreOp op) {
+void CpuEmitter::emitStore(StoreOp op) {
   Type type = op.getValue().getType();
   if (!isa<TileType>(type)) {
     auto [offset, valid] = scalarPlace(op.getRef(), op.getIndices());
@@ -95,7 +94,7 @@ void KernelEmitter::emitStore(StoreOp op) {
 // One element of each pair
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::emitPairs(const Access &access, const Buffer &buffer) {
+void CpuEmitter::emitPairs(const Access &access, const Buffer &buffer) {
   bool column = innerAxis(access.type) == 0;
   int64_t inner = column ? access.type.getRows() : access.type.getCols();
   int64_t outerExtent = column ? 1 : access.type.getRows();
@@ -125,7 +124,7 @@ static bool masksRest(int64_t inner, unsigned lanes, Type element) {
 }
 
 /// The cost of emitRows where all coordinates are inside.
-void KernelEmitter::estimateRows(Operation *op, TileType type) {
+void CpuEmitter::estimateRows(Operation *op, TileType type) {
   bool column = innerAxis(type) == 0;
   double rows = column ? 1 : type.getRows();
   int64_t inner = column ? type.getRows() : type.getCols();
@@ -139,12 +138,12 @@ void KernelEmitter::estimateRows(Operation *op, TileType type) {
 }
 
 /// The cost of emitElements.
-void KernelEmitter::estimateElements(Operation *op, TileType type) {
+void CpuEmitter::estimateElements(Operation *op, TileType type) {
   work.addScalars(PerformanceLint::ScalarAccess, op, type.getNumElements(), 3);
 }
 
-void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,
-                             bool isLoad) {
+void CpuEmitter::emitRows(const Access &access, const Buffer &buffer,
+                          bool isLoad) {
   bool column = innerAxis(access.type) == 0;
   int64_t inner = column ? access.type.getRows() : access.type.getCols();
   int64_t outerExtent = column ? 1 : access.type.getRows();
@@ -168,9 +167,9 @@ void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,
 
 /// Copies the elements of one row whose inner coordinate is inside; a load sets
 /// the others to zero.
-void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
-                            const Buffer &buffer, Value outer, int64_t inner,
-                            bool isLoad) {
+void CpuEmitter::copyRow(const Access &access, const RowAddress &address,
+                         const Buffer &buffer, Value outer, int64_t inner,
+                         bool isLoad) {
   Type element = memoryType(buffer.layout.elementType);
   Value memory = scalar(access.ref);
   Value first = b.mul(outer, buffer.layout.rowStride);
@@ -228,8 +227,7 @@ void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
 //===----------------------------------------------------------------------===//
 
 /// The elements one by one, each with its own address and check.
-void KernelEmitter::emitElements(const Access &access, Value tile,
-                                 bool isLoad) {
+void CpuEmitter::emitElements(const Access &access, Value tile, bool isLoad) {
   Value memory = scalar(access.ref);
   TileLayout layout = layoutOf(tile);
   Type element = memoryType(layout.elementType);

@@ -11,7 +11,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -25,12 +25,12 @@ static constexpr int64_t kMostSums = 4;
 namespace {
 class NestEmitter {
 public:
-  NestEmitter(KernelEmitter &kernel, const Nest &nest);
+  NestEmitter(CpuEmitter &kernel, const Nest &nest);
   void emit();
 
 private:
   using Elements = llvm::DenseMap<Value, Value>;
-  using RowAddress = KernelEmitter::RowAddress;
+  using RowAddress = CpuEmitter::RowAddress;
   enum class Varies { Nowhere, Outer, Inner };
 
   void chooseShape();
@@ -53,7 +53,7 @@ private:
   bool reducesInner(ReduceOp op) const;
   bool reducesOuter(ReduceOp op) const;
 
-  KernelEmitter &kernel;
+  CpuEmitter &kernel;
   VectorBuilder &b;
   const Nest &nest;
   unsigned axis;
@@ -86,7 +86,7 @@ static bool dividesIntegers(const Nest &nest) {
   });
 }
 
-NestEmitter::NestEmitter(KernelEmitter &kernel, const Nest &nest)
+NestEmitter::NestEmitter(CpuEmitter &kernel, const Nest &nest)
     : kernel(kernel), b(kernel.getBuilder()), nest(nest) {
   collectLeaves();
   chooseShape();
@@ -205,7 +205,7 @@ void NestEmitter::emit() {
     auto reduce = dyn_cast<ReduceOp>(op);
     if (!reduce || !reducesOuter(reduce))
       continue;
-    KernelEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
+    CpuEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
     Value start = b.splat(neutral(reduce), lanes);
     b.loop(buffer.layout.size, lanes, [&](Value i) {
       b.store(start, buffer.base, i, buffer.layout.elementType);
@@ -242,7 +242,7 @@ Value NestEmitter::leaf(Value tile, Value outer, Value inner) {
     Value steps = b.iota(lanes, static_cast<int32_t>(range.getStep()));
     return arith::AddIOp::create(b, first, steps);
   }
-  KernelEmitter::Buffer buffer = kernel.bufferOf(tile);
+  CpuEmitter::Buffer buffer = kernel.bufferOf(tile);
   auto type = cast<TileType>(tile.getType());
   Type element = type.getElementType();
   Value place = b.i64(0);
@@ -306,7 +306,7 @@ void NestEmitter::emitRow(Value outer, const Elements &elements) {
     auto kind = reduce.getKind();
     Value total = b.horizontal(
         sum, [kind, this](Value x, Value y) { return combine(kind, x, y); });
-    KernelEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
+    CpuEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
     b.store(total, buffer.base, outer, buffer.layout.elementType);
   }
 }
@@ -358,7 +358,7 @@ SmallVector<Value> NestEmitter::emitVector(Value outer, Value inner, Value mask,
         ++sum;
         continue;
       }
-      KernelEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
+      CpuEmitter::Buffer buffer = kernel.bufferOf(reduce.getResult());
       Type type = buffer.layout.elementType;
       if (reducesOuter(reduce))
         element = combine(reduce.getKind(),
@@ -368,7 +368,7 @@ SmallVector<Value> NestEmitter::emitVector(Value outer, Value inner, Value mask,
       for (Value result : op->getResults()) {
         if (!fusion.needsBuffer(result))
           continue;
-        KernelEmitter::Buffer buffer = kernel.bufferOf(result);
+        CpuEmitter::Buffer buffer = kernel.bufferOf(result);
         Value row = axis == 0 ? inner : outer, col = axis == 0 ? outer : inner;
         Value place =
             flat ? inner : b.add(b.mul(row, buffer.layout.rowStride), col);
@@ -465,6 +465,6 @@ Value NestEmitter::neutral(ReduceOp op) {
                                          : std::numeric_limits<int32_t>::max());
 }
 
-void nsa::cpu::emitNest(KernelEmitter &kernel, const Nest &nest) {
+void nsa::cpu::emitNest(CpuEmitter &kernel, const Nest &nest) {
   NestEmitter(kernel, nest).emit();
 }

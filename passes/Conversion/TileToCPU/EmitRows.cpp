@@ -2,7 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -78,8 +78,8 @@ void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
   });
 }
 
-void KernelEmitter::estimateTranspose(Operation *op, Type elementType,
-                                      int64_t rows, int64_t cols) {
+void CpuEmitter::estimateTranspose(Operation *op, Type elementType,
+                                   int64_t rows, int64_t cols) {
   double count = static_cast<double>(rows) * cols;
   if (transposesVectors(elementType, rows, cols, width))
     work.addVectors(count, 3, transposeBlock);
@@ -87,7 +87,7 @@ void KernelEmitter::estimateTranspose(Operation *op, Type elementType,
     work.addScalars(PerformanceLint::ScalarLoop, op, count, 2);
 }
 
-void KernelEmitter::emitTranspose(TransposeOp op) {
+void CpuEmitter::emitTranspose(TransposeOp op) {
   Buffer from = bufferOf(op.getInput()), to = bufferOf(op.getResult());
   estimateTranspose(op, from.layout.elementType, from.layout.rows,
                     from.layout.cols);
@@ -111,7 +111,7 @@ static Value anyLane(VectorBuilder &b, Value mask) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, zero);
 }
 
-void KernelEmitter::emitAny(AnyOp op) {
+void CpuEmitter::emitAny(AnyOp op) {
   Buffer buffer = bufferOf(op.getInput());
   const TileLayout &layout = buffer.layout;
   // A column is stored as a row.
@@ -146,7 +146,7 @@ void KernelEmitter::emitAny(AnyOp op) {
 // Lists of the largest values
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::emitTopN(TopNOp op) {
+void CpuEmitter::emitTopN(TopNOp op) {
   copyTile(op.getBestValues(), op.getTopValues());
   copyTile(op.getBestIndices(), op.getTopIndices());
   Buffer candidates = bufferOf(op.getValues());
@@ -192,8 +192,8 @@ void KernelEmitter::emitTopN(TopNOp op) {
 
 /// Moves the smaller values of a list one place on, the last one out. Vectors
 /// are visited from the end, so that each still sees its left neighbour.
-void KernelEmitter::insertCandidate(const Buffer &values, const Buffer &indices,
-                                    Value row, Value value, Value index) {
+void CpuEmitter::insertCandidate(const Buffer &values, const Buffer &indices,
+                                 Value row, Value value, Value index) {
   unsigned lanes = lanesFor(values.layout.cols, width);
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value first = b.mul(row, values.layout.rowStride);
@@ -236,7 +236,7 @@ void KernelEmitter::insertCandidate(const Buffer &values, const Buffer &indices,
 // Sorting
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::emitSort(SortOp op) {
+void CpuEmitter::emitSort(SortOp op) {
   copyTile(op.getInput(), op.getResult());
   Buffer buffer = bufferOf(op.getResult());
   int64_t cols = buffer.layout.cols;

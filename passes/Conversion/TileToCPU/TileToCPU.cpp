@@ -8,7 +8,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 #include "passes/Conversion/TileToCPU/Passes.h"
 
 namespace nsa {
@@ -252,7 +252,7 @@ struct TileToCPU : nsa::impl::NSATileToCPUBase<TileToCPU> {
     for (auto kernel :
          llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
       if (failed(nsa::cpu::prepareKernel(kernel)) ||
-          failed(nsa::cpu::KernelEmitter(kernel, vectorWidth).emit()))
+          failed(nsa::cpu::CpuEmitter(kernel, vectorWidth).emit()))
         return signalPassFailure();
       kernel.erase();
     }

@@ -311,11 +311,13 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
     CUDA kernel: one block per program of the grid, one pointer per argument.
 
-    Tiles have the layouts and dots the instructions that
-    `tile-gpu-assign-layouts` has written on them. Elementwise operations, loads
-    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or thread groups
-    (dots, transposition, top-n, sorting) goes through shared memory, between
-    barriers. Control flow depends on scalars only, which are the same in all
+    A 1:N conversion: a tile becomes the registers that a thread has of it, by
+    the layout that `tile-gpu-assign-layouts` has written on it. Elements of
+    rematerialized tiles, and of rows in buffers, are computed where they are
+    used. Elementwise operations, loads and stores work on registers, reductions
+    on registers and by shuffles. What needs elements of other warps or thread
+    groups (dots, transposition, top-n, sorting) goes through shared memory,
+    between barriers. Control flow depends on scalars only, which are the same in all
     threads, so that barriers may stand inside of it. Every sum has a fixed order.
 
     A map that multiplies the rows of a tile in the MMA layout with

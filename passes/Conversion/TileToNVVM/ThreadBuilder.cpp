@@ -4,6 +4,7 @@
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -75,14 +76,10 @@ Value ThreadBuilder::size(const Extent &extent, Type type) {
     return arith::ConstantOp::create(
         *this, IntegerAttr::get(type, static_cast<int64_t>(extent)));
   OpBuilder::InsertionGuard guard(*this);
-  auto function =
-      getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>();
-  setInsertionPointToStart(&function.front());
+  setInsertionPointToStart(&getKernel().getBody().front());
   SmallVector<Value> extents;
-  for (Value parameter : function.getArguments().take_back(kNumExtents))
-    extents.push_back(type == parameter.getType()
-                          ? parameter
-                          : arith::TruncIOp::create(*this, type, parameter));
+  for (unsigned number = 0; number < kNumExtents; ++number)
+    extents.push_back(tile::ExtentOp::create(*this, type, number));
   return expandExtent(*this, getLoc(), extent, extents);
 }
 
@@ -206,8 +203,14 @@ Value ThreadBuilder::bitcast(Value value, Type type) {
 // Threads
 //===----------------------------------------------------------------------===//
 
-Value ThreadBuilder::threadId() {
-  return NVVM::ThreadIdXOp::create(*this, getI32Type());
+tile::KernelOp ThreadBuilder::getKernel() {
+  return getInsertionBlock()->getParent()->getParentOfType<tile::KernelOp>();
+}
+
+int64_t ThreadBuilder::getThreads() {
+  return getKernel()
+      ->getAttrOfType<IntegerAttr>(tile_gpu::kThreadsAttr)
+      .getInt();
 }
 
 Value ThreadBuilder::blockId(unsigned axis) {
@@ -233,6 +236,162 @@ Value ThreadBuilder::shuffleFrom(Value value, Value lane) {
 
 Value ThreadBuilder::broadcast(Value value) {
   return shuffleFrom(value, i32(0));
+}
+
+//===----------------------------------------------------------------------===//
+// Where the kernel begins
+//===----------------------------------------------------------------------===//
+
+static constexpr llvm::StringLiteral kPrologueAttr = "tile_gpu.prologue";
+
+Value ThreadBuilder::once(Once of, function_ref<Value()> make, int64_t x,
+                          int64_t y, int64_t z) {
+  Value &value = prologue[{unsigned(of), x, y, z}];
+  if (value)
+    return value;
+  Block *block = getInsertionBlock();
+  auto end = getInsertionPoint();
+  Operation *last = end == block->begin() ? nullptr : &*std::prev(end);
+  Value made = make();
+  auto begin = last ? std::next(last->getIterator()) : block->begin();
+  for (Operation &op : llvm::make_range(begin, end))
+    op.setAttr(kPrologueAttr, getUnitAttr());
+  return prologue[{unsigned(of), x, y, z}] = made;
+}
+
+namespace {
+/// Operations that compute the same.
+struct SameOperation : llvm::DenseMapInfo<Operation *> {
+  static unsigned getHashValue(const Operation *op) {
+    return unsigned(OperationEquivalence::computeHash(
+        const_cast<Operation *>(op), OperationEquivalence::directHashValue,
+        OperationEquivalence::ignoreHashValue,
+        OperationEquivalence::IgnoreLocations));
+  }
+  static bool isEqual(const Operation *lhs, const Operation *rhs) {
+    auto isKey = [](const Operation *op) {
+      return op == getEmptyKey() || op == getTombstoneKey();
+    };
+    if (isKey(lhs) || isKey(rhs))
+      return lhs == rhs;
+    return OperationEquivalence::isEquivalentTo(
+        const_cast<Operation *>(lhs), const_cast<Operation *>(rhs),
+        OperationEquivalence::IgnoreLocations);
+  }
+};
+} // namespace
+
+void nsa::cuda::movePrologue(LLVM::LLVMFuncOp function) {
+  SmallVector<Operation *> ops;
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op->removeAttr(kPrologueAttr))
+      ops.push_back(op);
+  });
+  llvm::DenseSet<Operation *, SameOperation> known;
+  Operation *last = nullptr;
+  for (Operation *op : ops) {
+    auto [same, isNew] = known.insert(op);
+    if (!isNew) {
+      op->replaceAllUsesWith(*same);
+      op->erase();
+      continue;
+    }
+    if (last)
+      op->moveAfter(last);
+    last = op;
+  }
+}
+
+Value ThreadBuilder::threadId() {
+  return once(Once::ThreadId,
+              [&] { return NVVM::ThreadIdXOp::create(*this, getI32Type()); });
+}
+
+const ThreadBuilder::Place &ThreadBuilder::place() {
+  if (own.pair)
+    return own;
+  own.lane = once(Once::Lane, [&] { return rem(threadId(), 32); });
+  own.warp = once(Once::Warp, [&] { return div(threadId(), 32); });
+  own.quad = once(Once::Quad, [&] { return div(own.lane, 4); });
+  own.pair = once(Once::Pair, [&] { return mul(rem(own.lane, 4), 2); });
+  return own;
+}
+
+Value ThreadBuilder::sharedBase() {
+  return once(Once::SharedBase, [&] {
+    return LLVM::AddressOfOp::create(
+        *this,
+        LLVM::LLVMPointerType::get(getContext(), unsigned(Space::Shared)),
+        kSharedMemory);
+  });
+}
+
+Value ThreadBuilder::scratchBase() {
+  return once(Once::ScratchBase, [&] {
+    auto offset =
+        getKernel()->getAttrOfType<IntegerAttr>(tile_gpu::kScratchAttr);
+    return address(sharedBase(), i32(offset.getInt()), getI8Type());
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// The MMA layout
+//===----------------------------------------------------------------------===//
+
+Value ThreadBuilder::rowOf(const MmaLayout &layout, int64_t r) {
+  bool isRow = layout.rows == 1;
+  Place thread = place();
+  return once(
+      Once::Row,
+      [&]() -> Value {
+        if (isRow)
+          return i32(0);
+        return add(add(mul(thread.warp, 16), thread.quad),
+                   16 * layout.warps * (r / 2) + 8 * (r % 2));
+      },
+      isRow ? -1 : r);
+}
+
+Value ThreadBuilder::colOf(const MmaLayout &layout, int64_t c) {
+  bool isColumn = layout.cols == 1;
+  Place thread = place();
+  return once(
+      Once::Column,
+      [&]() -> Value {
+        return isColumn ? i32(0) : add(thread.pair, 8 * (c / 2) + c % 2);
+      },
+      isColumn ? -1 : c);
+}
+
+Value ThreadBuilder::insideRow(const MmaLayout &layout, int64_t r) {
+  Value row = rowOf(layout, r);
+  return layout.hasRow(r)
+             ? row
+             : Value(arith::MinSIOp::create(*this, row, i32(layout.rows - 1)));
+}
+
+Value ThreadBuilder::insideCol(const MmaLayout &layout, int64_t c) {
+  Value col = colOf(layout, c);
+  return layout.hasCol(c)
+             ? col
+             : Value(arith::MinSIOp::create(*this, col, i32(layout.cols - 1)));
+}
+
+Value ThreadBuilder::hasRow(const MmaLayout &layout, int64_t r) {
+  return layout.hasRow(r) ? Value() : less(rowOf(layout, r), layout.rows);
+}
+
+Value ThreadBuilder::hasCol(const MmaLayout &layout, int64_t c) {
+  return layout.hasCol(c) ? Value() : less(colOf(layout, c), layout.cols);
+}
+
+Value ThreadBuilder::isFirst(const MmaLayout &layout) {
+  if (layout.rows == 1)
+    // The first quad of the first warp, or the first thread.
+    return less(threadId(), layout.cols == 1 ? 1 : 4);
+  if (layout.cols == 1)
+    return less(place().pair, 1);
+  return {};
 }
 
 //===----------------------------------------------------------------------===//

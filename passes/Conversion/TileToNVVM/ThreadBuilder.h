@@ -12,8 +12,12 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 
 namespace nsa::cuda {
+
+/// The global that is a block's shared memory.
+inline constexpr llvm::StringLiteral kSharedMemory = "nsa_shared_memory";
 
 /// Address spaces of `!llvm.ptr`.
 enum class Space : unsigned { Global = 1, Shared = 3, SharedCluster = 7 };
@@ -72,8 +76,55 @@ public:
   mlir::Value half(mlir::Value vector, int64_t i);
   mlir::Value bitcast(mlir::Value value, mlir::Type type);
 
-  mlir::Value threadId();
+  /// Threads of the block, without those that only copy.
+  int64_t getThreads();
   mlir::Value blockId(unsigned axis);
+
+  // What is computed once, where the kernel begins.
+  mlir::Value threadId();
+  struct Place {
+    mlir::Value lane, warp;
+    /// lane / 4 and 2 * (lane % 4).
+    mlir::Value quad, pair;
+  };
+  const Place &place();
+  /// The block's shared memory, and the scratch in it.
+  mlir::Value sharedBase();
+  mlir::Value scratchBase();
+  /// What a value is known by there: `of`, and up to three numbers.
+  enum class Once {
+    ThreadId,
+    Lane,
+    Warp,
+    Quad,
+    Pair,
+    SharedBase,
+    ScratchBase,
+    Row,
+    Column,
+    MatrixPointer,
+    Warpgroup,
+    SharedStart
+  };
+  using OnceKey = std::tuple<unsigned, int64_t, int64_t, int64_t>;
+  /// Calls `make` the first time; what it creates is marked with
+  /// tile_gpu.prologue, for `movePrologue`.
+  mlir::Value once(Once of, llvm::function_ref<mlir::Value()> make,
+                   int64_t x = 0, int64_t y = 0, int64_t z = 0);
+
+  // Rows and columns of a thread in the MMA layout.
+  mlir::Value rowOf(const MmaLayout &layout, int64_t r);
+  mlir::Value colOf(const MmaLayout &layout, int64_t c);
+  /// The same, but the last one of the tile for padding.
+  mlir::Value insideRow(const MmaLayout &layout, int64_t r);
+  mlir::Value insideCol(const MmaLayout &layout, int64_t c);
+  /// Whether row `r` (column `c`) of a thread is one of the tile; null if so in
+  /// all threads.
+  mlir::Value hasRow(const MmaLayout &layout, int64_t r);
+  mlir::Value hasCol(const MmaLayout &layout, int64_t c);
+  /// Of the threads that repeat an element, one; null if none do.
+  mlir::Value isFirst(const MmaLayout &layout);
+
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
   /// The value of lane `lane`, an i32, of the warp.
@@ -96,7 +147,16 @@ public:
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
                                                          mlir::ValueRange)>
            body);
+
+private:
+  tile::KernelOp getKernel();
+
+  llvm::DenseMap<OnceKey, mlir::Value> prologue;
+  Place own;
 };
+
+/// Moves what a kernel computes once behind the first of these operations.
+void movePrologue(mlir::LLVM::LLVMFuncOp function);
 
 } // namespace nsa::cuda
 

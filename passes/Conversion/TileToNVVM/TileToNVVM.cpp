@@ -7,9 +7,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/ConvertKernel.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/OverlapLaunches.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_NSATILETONVVM
@@ -108,28 +111,28 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
     // tiles need.
     auto builder = OpBuilder::atBlockBegin(module.getBody());
     auto bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), 0);
-    auto shared = LLVM::GlobalOp::create(
-        builder, module.getLoc(), bytes, /*isConstant=*/false,
-        LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
-        /*alignment=*/1024, unsigned(Space::Shared));
+    LLVM::GlobalOp::create(builder, module.getLoc(), bytes,
+                           /*isConstant=*/false, LLVM::Linkage::External,
+                           kSharedMemory, Attribute(),
+                           /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
-      if (failed(verifyGrid(kernel)) || failed(verifyKernel(kernel, wgmma)) ||
-          failed(KernelEmitter(kernel).emit(shared)))
+      bool hasDots = multiplies(kernel);
+      if (failed(verifyGrid(kernel)) || failed(verifyKernel(kernel, wgmma)))
+        return signalPassFailure();
+      FailureOr<LLVM::LLVMFuncOp> function = convertKernel(kernel);
+      if (failed(function))
         return signalPassFailure();
       if (auto constants =
               kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kLaunchOverlapAttr);
           constants && wgmma)
-        overlapLaunches(cast<LLVM::LLVMFuncOp>(kernel->getPrevNode()),
-                        constants.asArrayRef(),
+        overlapLaunches(*function, constants.asArrayRef(),
                         kernel->hasAttr(nsa::kLateDependentsAttr));
       if (auto pairs =
               kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kPrefetchAttr);
           pairs && wgmma)
-        prefetchArguments(cast<LLVM::LLVMFuncOp>(kernel->getPrevNode()),
-                          pairs.asArrayRef(), kernel.getGrid());
-      if (multiplies(kernel))
-        kernel->getPrevNode()->setAttr(nsa::kMultipliesAttr,
-                                       builder.getUnitAttr());
+        prefetchArguments(*function, pairs.asArrayRef(), kernel.getGrid());
+      if (hasDots)
+        (*function)->setAttr(nsa::kMultipliesAttr, builder.getUnitAttr());
       kernel.erase();
     }
   }

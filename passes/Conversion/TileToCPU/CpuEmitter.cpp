@@ -1,6 +1,6 @@
-//===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
+//===- CpuEmitter.cpp - control flow and the frame of a kernel ------------===//
 
-#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/CpuEmitter.h"
 #include "dialects/Interfaces/PerformanceLints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,7 +20,7 @@ static constexpr int64_t maxStackBytes = 4 << 20;
 
 static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
-KernelEmitter::KernelEmitter(KernelOp kernel, unsigned width)
+CpuEmitter::CpuEmitter(KernelOp kernel, unsigned width)
     : kernel(kernel), width(width), b(kernel.getLoc(), kernel.getContext()),
       bounds(kernel), fusion(kernel, bounds, width),
       buffers(kernel, fusion, width, [width](Operation *op) -> int64_t {
@@ -28,7 +28,7 @@ KernelEmitter::KernelEmitter(KernelOp kernel, unsigned width)
         return dot ? dotScratchBytes(dot, width) : 0;
       }) {}
 
-LogicalResult KernelEmitter::emit() {
+LogicalResult CpuEmitter::emit() {
   if (buffers.getTotalBytes() > maxStackBytes)
     return kernel.emitError("kernel @")
            << kernel.getSymName() << " needs " << buffers.getTotalBytes()
@@ -67,7 +67,7 @@ LogicalResult KernelEmitter::emit() {
   return success();
 }
 
-void KernelEmitter::recordPerformanceLints(Operation *function) {
+void CpuEmitter::recordPerformanceLints(Operation *function) {
   SmallVector<StringRef> names = getPerformanceLints(kernel);
   for (const WorkEstimate::Finding &finding :
        work.findPerformanceLints(getArgumentBytes(kernel.getArgumentTypes()))) {
@@ -83,7 +83,7 @@ void KernelEmitter::recordPerformanceLints(Operation *function) {
   addPerformanceLints(function, names);
 }
 
-void KernelEmitter::emitProgramLoop() {
+void CpuEmitter::emitProgramLoop() {
   auto func = cast<func::FuncOp>(b.getInsertionBlock()->getParentOp());
   b.loop(func.getArgument(1), func.getArgument(2), 1, ValueRange(),
          [&](Value program, ValueRange) -> SmallVector<Value> {
@@ -104,7 +104,7 @@ void KernelEmitter::emitProgramLoop() {
 // Sizes
 //===----------------------------------------------------------------------===//
 
-Value KernelEmitter::size(const Extent &extent) {
+Value CpuEmitter::size(const Extent &extent) {
   if (extent.isConstant())
     return b.i64(int64_t(extent));
   Value &value = sizes[extent.getMap()];
@@ -116,12 +116,12 @@ Value KernelEmitter::size(const Extent &extent) {
   return value;
 }
 
-Value KernelEmitter::multiply(Value value, const Extent &factor) {
+Value CpuEmitter::multiply(Value value, const Extent &factor) {
   return factor.isConstant() ? b.mul(value, int64_t(factor))
                              : b.mul(value, size(factor));
 }
 
-Value KernelEmitter::isInside(Value value, const Extent &extent) {
+Value CpuEmitter::isInside(Value value, const Extent &extent) {
   if (extent.isConstant())
     return b.inside(value, int64_t(extent));
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, value,
@@ -132,7 +132,7 @@ Value KernelEmitter::isInside(Value value, const Extent &extent) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::emitBlock(Block &block) {
+void CpuEmitter::emitBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (fusion.getRoot(&op) != &op)
       continue;
@@ -149,7 +149,7 @@ void KernelEmitter::emitBlock(Block &block) {
   }
 }
 
-void KernelEmitter::emitOp(Operation *op) {
+void CpuEmitter::emitOp(Operation *op) {
   if (auto id = dyn_cast<ProgramIdOp>(op))
     return scalars.map(id.getId(), programIds[id.getAxis()]);
   if (auto extent = dyn_cast<ExtentOp>(op))
@@ -184,7 +184,7 @@ void KernelEmitter::emitOp(Operation *op) {
   emitScalarOp(op);
 }
 
-void KernelEmitter::emitScalarOp(Operation *op) {
+void CpuEmitter::emitScalarOp(Operation *op) {
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
     operands.push_back(scalar(operand));
@@ -198,7 +198,7 @@ static double estimateTrips(scf::ForOp op) {
   return trips ? trips->getLimitedValue() : guess;
 }
 
-void KernelEmitter::emitFor(scf::ForOp op) {
+void CpuEmitter::emitFor(scf::ForOp op) {
   SmallVector<Value> inits;
   for (auto [init, argument] :
        llvm::zip(op.getInitArgs(), op.getRegionIterArgs())) {
@@ -238,7 +238,7 @@ void KernelEmitter::emitFor(scf::ForOp op) {
       scalars.map(old, *result++);
 }
 
-void KernelEmitter::emitIf(scf::IfOp op) {
+void CpuEmitter::emitIf(scf::IfOp op) {
   SmallVector<Type> types;
   for (Type type : op.getResultTypes())
     if (!isa<TileType>(type))
@@ -274,21 +274,21 @@ void KernelEmitter::emitIf(scf::IfOp op) {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-TileLayout KernelEmitter::layoutOf(Value tile) const {
+TileLayout CpuEmitter::layoutOf(Value tile) const {
   return TileLayout(cast<TileType>(tile.getType()), width);
 }
 
-KernelEmitter::Buffer KernelEmitter::bufferOf(Value tile) {
+CpuEmitter::Buffer CpuEmitter::bufferOf(Value tile) {
   assert(hasBuffer(tile) && "tile without a buffer");
   return {slots[buffers.getSlot(tile)], layoutOf(tile)};
 }
 
-Value KernelEmitter::splatScalar(Value tile) {
+Value CpuEmitter::splatScalar(Value tile) {
   auto splat = tile.getDefiningOp<SplatOp>();
   return splat ? scalar(splat.getValue()) : Value();
 }
 
-bool KernelEmitter::isZero(Value tile) {
+bool CpuEmitter::isZero(Value tile) {
   auto splat = tile.getDefiningOp<SplatOp>();
   auto constant =
       splat ? splat.getValue().getDefiningOp<arith::ConstantOp>() : nullptr;
@@ -297,7 +297,7 @@ bool KernelEmitter::isZero(Value tile) {
   return number && number.getValue().isPosZero();
 }
 
-Value KernelEmitter::coordinate(Value index, Value row, Value col) {
+Value CpuEmitter::coordinate(Value index, Value row, Value col) {
   if (!isTile(index))
     return scalar(index);
   if (Value repeated = splatScalar(index))
@@ -319,13 +319,13 @@ Value KernelEmitter::coordinate(Value index, Value row, Value col) {
   return b.load(buffer.base, place, b.getI32Type(), 1);
 }
 
-void KernelEmitter::copyTile(Value source, Value target) {
+void CpuEmitter::copyTile(Value source, Value target) {
   if (buffers.shareBuffer(source, target))
     return;
   fillBuffer(source, bufferOf(target));
 }
 
-void KernelEmitter::fillBuffer(Value source, const Buffer &target) {
+void CpuEmitter::fillBuffer(Value source, const Buffer &target) {
   const TileLayout &layout = target.layout;
   unsigned lanes = lanesFor(layout.size, width);
   Type element = layout.elementType;

@@ -1,7 +1,7 @@
-//===- KernelEmitter.h - one tile kernel to loops over vectors --*- C++ -*-===//
+//===- CpuEmitter.h - one tile kernel to loops over vectors -----*- C++ -*-===//
 
-#ifndef NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H
-#define NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H
+#ifndef NSA_PASSES_CONVERSION_TILETOCPU_CPUEMITTER_H
+#define NSA_PASSES_CONVERSION_TILETOCPU_CPUEMITTER_H
 
 #include "mlir/IR/IRMapping.h"
 #include "passes/Conversion/TileToCPU/BufferPlan.h"
@@ -16,9 +16,9 @@ namespace nsa::cpu {
 mlir::LogicalResult prepareKernel(tile::KernelOp kernel);
 
 /// Emits the function of one prepared kernel.
-class KernelEmitter {
+class CpuEmitter {
 public:
-  KernelEmitter(tile::KernelOp kernel, unsigned width);
+  CpuEmitter(tile::KernelOp kernel, unsigned width);
 
   /// Inserts the function before the kernel. Fails if the tiles of the kernel
   /// need more stack than a thread may use.
@@ -124,7 +124,7 @@ private:
 int64_t dotScratchBytes(tile::DotOp op, unsigned width);
 
 /// Emits the loops of one nest.
-void emitNest(KernelEmitter &kernel, const Nest &nest);
+void emitNest(CpuEmitter &kernel, const Nest &nest);
 
 /// Whether emitTransposeBlocks uses vectors.
 bool transposesVectors(mlir::Type elementType, int64_t rows, int64_t cols,
@@ -140,4 +140,4 @@ void emitTransposeBlocks(VectorBuilder &b, mlir::Type elementType,
 
 } // namespace nsa::cpu
 
-#endif // NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H
+#endif // NSA_PASSES_CONVERSION_TILETOCPU_CPUEMITTER_H

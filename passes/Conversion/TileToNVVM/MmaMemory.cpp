@@ -1,7 +1,8 @@
-//===- EmitMmaMemory.cpp - loads and stores of MMA tiles ------------------===//
+//===- MmaMemory.cpp - loads and stores of MMA tiles ----------------------===//
 
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/GlobalMemory.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -14,31 +15,41 @@ static bool varies(Value index, unsigned axis) {
   return type && (axis == 0 ? type.getRows() : type.getCols()) > 1;
 }
 
-KernelEmitter::Addresses KernelEmitter::addressesOf(Value ref,
-                                                    ValueRange indices,
-                                                    const MmaLayout &layout) {
+namespace {
+/// Offsets of the elements of a tile in the MMA layout, in parts that are the
+/// same in a row or a column.
+struct Addresses {
+  SmallVector<Address> rows, cols;
+  /// Of each element, if a coordinate depends on both.
+  SmallVector<Address> mixed;
+};
+} // namespace
+
+static Addresses addressesOf(TileReader &in, Value ref, ValueRange indices,
+                             const MmaLayout &layout) {
+  ThreadBuilder &b = in.b;
   Memo memo;
   // The part of an address that the indices chosen by `filter` make.
   auto part = [&](int64_t r, int64_t c, function_ref<bool(Value)> filter) {
     SmallVector<Value> coordinates;
     for (Value index : indices)
       coordinates.push_back(
-          filter(index) ? mmaElement(index, layout, r, c, memo) : Value());
-    return addressOf(ref, indices, coordinates);
+          filter(index) ? in.mmaElement(index, layout, r, c, memo) : Value());
+    return addressOf(in, ref, indices, coordinates);
   };
   Addresses addresses;
   for (int64_t r = 0; r < layout.rowCount(); ++r) {
     addresses.rows.push_back(
         part(r, 0, [](Value index) { return !varies(index, 1); }));
     Address &row = addresses.rows.back();
-    row.valid = b.both(row.valid, hasRow(layout, r));
+    row.valid = b.both(row.valid, b.hasRow(layout, r));
   }
   for (int64_t c = 0; c < layout.colCount(); ++c) {
     addresses.cols.push_back(part(0, c, [](Value index) {
       return varies(index, 1) && !varies(index, 0);
     }));
     Address &col = addresses.cols.back();
-    col.valid = b.both(col.valid, hasCol(layout, c));
+    col.valid = b.both(col.valid, b.hasCol(layout, c));
   }
   auto isMixed = [](Value index) {
     return varies(index, 0) && varies(index, 1);
@@ -51,13 +62,12 @@ KernelEmitter::Addresses KernelEmitter::addressesOf(Value ref,
   return addresses;
 }
 
-KernelEmitter::Address KernelEmitter::addressAt(const Addresses &addresses,
-                                                const MmaLayout &layout,
-                                                int64_t r, int64_t c) {
-  Address address = both(addresses.rows[r], addresses.cols[c]);
+static Address addressAt(ThreadBuilder &b, const Addresses &addresses,
+                         const MmaLayout &layout, int64_t r, int64_t c) {
+  Address address = both(b, addresses.rows[r], addresses.cols[c]);
   if (addresses.mixed.empty())
     return address;
-  return both(address, addresses.mixed[r * layout.colCount() + c]);
+  return both(b, address, addresses.mixed[r * layout.colCount() + c]);
 }
 
 /// Whether neighbouring columns can be moved together.
@@ -67,44 +77,44 @@ static bool movesPairs(const MmaLayout &layout, Value ref, ValueRange indices) {
 }
 
 /// Like `loadElement`, of two elements.
-Value KernelEmitter::loadPair(Value ref, const Address &address) {
+static Value loadPair(TileReader &in, Value ref, const Address &address) {
+  ThreadBuilder &b = in.b;
   auto type = cast<MemRefType>(ref.getType());
   Type element = type.getElementType();
   auto pairType = VectorType::get({2}, element);
   if (!address.valid)
-    return b.loadVector(scalar(ref), address.offset, element, 2);
+    return b.loadVector(in.scalar(ref), address.offset, element, 2);
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(pairType));
   Value offset = b.select(address.valid, address.offset,
                           b.constant(address.offset.getType(), 0));
-  return b.select(address.valid, b.loadVector(scalar(ref), offset, element, 2),
-                  zero);
+  return b.select(address.valid,
+                  b.loadVector(in.scalar(ref), offset, element, 2), zero);
 }
 
-void KernelEmitter::emitMmaLoad(LoadOp op) {
+Results nsa::cuda::lowerMmaLoad(LoadOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
   MmaLayout layout(cast<TileType>(op.getType()));
   SmallVector<Value> values;
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
     values.assign(layout.elements(), b.constant(layout.element, 0));
-    registers[op.getResult()] = pack(layout, values);
-    return;
+    return {pack(b, layout, values)};
   }
-  Addresses addresses = addressesOf(op.getRef(), op.getIndices(), layout);
+  Addresses addresses = addressesOf(in, op.getRef(), op.getIndices(), layout);
   bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
   for (int64_t r = 0; r < layout.rowCount(); ++r)
     for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1) {
-      Address address = addressAt(addresses, layout, r, c);
+      Address address = addressAt(b, addresses, layout, r, c);
       if (!pairs) {
-        values.push_back(loadElement(op.getRef(), address));
+        values.push_back(loadElement(in, op.getRef(), address));
         continue;
       }
-      Value pair = loadPair(op.getRef(), address);
+      Value pair = loadPair(in, op.getRef(), address);
       if (layout.isPacked())
         values.push_back(pair);
       else
         values.append({b.half(pair, 0), b.half(pair, 1)});
     }
-  registers[op.getResult()] =
-      pairs && layout.isPacked() ? values : pack(layout, values);
+  return {pairs && layout.isPacked() ? values : pack(b, layout, values)};
 }
 
 /// Whether the quad of threads that has a row can store 16 bytes each of it.
@@ -115,11 +125,12 @@ static bool movesVectors(const MmaLayout &layout, StoreOp op) {
 
 /// Exchanges words among the threads of a quad: the one with number q gets word
 /// q of all, in the order of the threads.
-SmallVector<Value> KernelEmitter::transposeQuad(ArrayRef<Value> words) {
+static SmallVector<Value> transposeQuad(ThreadBuilder &b,
+                                        ArrayRef<Value> words) {
   Value bits[2];
   for (int64_t i = 0; i < 2; ++i) {
     // `pair` is twice the number in the quad.
-    Value bit = arith::AndIOp::create(b, thread().pair, b.i32(2 << i));
+    Value bit = arith::AndIOp::create(b, b.place().pair, b.i32(2 << i));
     bits[i] = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, b.i32(0));
   }
   // Of two words a thread keeps one, by a bit of its number, and gets the same
@@ -137,19 +148,19 @@ SmallVector<Value> KernelEmitter::transposeQuad(ArrayRef<Value> words) {
 }
 
 /// Stores 8 neighbouring columns at once: threads have 2 each of 32.
-void KernelEmitter::storeVectors(StoreOp op, const MmaLayout &layout,
-                                 const Addresses &addresses,
-                                 ArrayRef<Value> values) {
+static void storeVectors(TileReader &in, StoreOp op, const MmaLayout &layout,
+                         const Addresses &addresses, ArrayRef<Value> values) {
+  ThreadBuilder &b = in.b;
   auto words = VectorType::get({4}, b.getI32Type());
   auto vectorType = VectorType::get({8}, layout.element);
   // Where the columns of this thread begin, from those of its MMA tile.
-  Value ahead = b.mul(thread().pair, 3);
+  Value ahead = b.mul(b.place().pair, 3);
   // Vectors lie inside if they begin there. The last index is the only one that
   // changes along columns.
   Value columns = op.getIndices().back();
-  Extent extent = bounds.getExtents().find(
+  Extent extent = in.bounds.getExtents().find(
       cast<MemRefType>(op.getRef().getType()).getShape().back());
-  bool isBound = !isInside(columns, extent);
+  bool isBound = !isInside(in.bounds, columns, extent);
   Memo memo;
   for (int64_t r = 0; r < layout.rowCount(); ++r)
     for (int64_t c = 0; c < layout.colCount(); c += 8) {
@@ -158,36 +169,37 @@ void KernelEmitter::storeVectors(StoreOp op, const MmaLayout &layout,
         own.push_back(b.bitcast(values[(r * layout.colCount() + c) / 2 + j],
                                 b.getI32Type()));
       Value vector = LLVM::PoisonOp::create(b, words);
-      for (auto [j, word] : llvm::enumerate(transposeQuad(own)))
+      for (auto [j, word] : llvm::enumerate(transposeQuad(b, own)))
         vector = LLVM::InsertElementOp::create(b, vector, word, b.i32(j));
-      Address address = addressAt(addresses, layout, r, c);
+      Address address = addressAt(b, addresses, layout, r, c);
       Value offset = ahead;
       if (address.offset.getType() != offset.getType())
         offset = arith::ExtSIOp::create(b, address.offset.getType(), offset);
       Value valid = addresses.rows[r].valid;
       if (isBound) {
-        Value first = mmaElement(columns, layout, r, c, memo);
+        Value first = in.mmaElement(columns, layout, r, c, memo);
         valid = b.both(valid, b.inside(b.add(first, ahead), extent));
       }
       b.ifThen(valid, [&] {
-        b.storeVector(b.bitcast(vector, vectorType), scalar(op.getRef()),
+        b.storeVector(b.bitcast(vector, vectorType), in.scalar(op.getRef()),
                       b.add(address.offset, offset));
       });
     }
 }
 
-void KernelEmitter::emitMmaStore(StoreOp op) {
+Results nsa::cuda::lowerMmaStore(StoreOp op, TileReader &in) {
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0)
-    return;
-  SmallVector<Value> values = registersOf(op.getValue());
+    return {};
+  ThreadBuilder &b = in.b;
+  SmallVector<Value> values = in.registersOf(op.getValue());
   MmaLayout layout(cast<TileType>(op.getValue().getType()));
-  Addresses addresses = addressesOf(op.getRef(), op.getIndices(), layout);
+  Addresses addresses = addressesOf(in, op.getRef(), op.getIndices(), layout);
   if (movesVectors(layout, op) && addresses.mixed.empty())
-    return storeVectors(op, layout, addresses, values);
+    return storeVectors(in, op, layout, addresses, values), Results();
   bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
-  Value first = isFirst(layout);
+  Value first = b.isFirst(layout);
   auto store = [&](int64_t r, int64_t c) {
-    Address address = addressAt(addresses, layout, r, c);
+    Address address = addressAt(b, addresses, layout, r, c);
     int64_t i = r * layout.colCount() + c;
     b.ifThen(b.both(addresses.cols[c].valid, addresses.mixed.empty()
                                                  ? Value()
@@ -199,9 +211,9 @@ void KernelEmitter::emitMmaStore(StoreOp op) {
                else if (!pairs && layout.isPacked())
                  value = b.half(value, i % 2);
                if (pairs)
-                 b.storeVector(value, scalar(op.getRef()), address.offset);
+                 b.storeVector(value, in.scalar(op.getRef()), address.offset);
                else
-                 b.store(value, scalar(op.getRef()), address.offset);
+                 b.store(value, in.scalar(op.getRef()), address.offset);
              });
   };
   for (int64_t r = 0; r < layout.rowCount(); ++r)
@@ -209,4 +221,5 @@ void KernelEmitter::emitMmaStore(StoreOp op) {
       for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1)
         store(r, c);
     });
+  return {};
 }

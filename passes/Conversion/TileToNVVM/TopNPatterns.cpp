@@ -1,4 +1,4 @@
-//===- EmitTopN.cpp - lists of the largest values of rows -----------------===//
+//===- TopNPatterns.cpp - lists of the largest values of rows -------------===//
 //
 // Lists of up to 32 elements lie in neighbouring lanes, one for each place, and
 // longer ones in several registers of the 32 lanes of a warp. They are sorted
@@ -10,7 +10,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -404,83 +405,41 @@ static void forRowsOfLanes(
 // The operations
 //===----------------------------------------------------------------------===//
 
-Value KernelEmitter::readCandidate(TopNOp op, const SharedTile &from, Value row,
-                                   Value col) {
+/// A packed candidate, 0 behind the end of its row.
+static Value readCandidate(TileReader &in, TopNOp op, const ScratchTile &from,
+                           Value row, Value col) {
+  ThreadBuilder &b = in.b;
   int64_t cols = blockedLayoutOf(op.getValues()).cols;
   Value inside = arith::MinSIOp::create(b, col, b.i32(int32_t(cols - 1)));
-  Value index = arith::AddIOp::create(b, scalar(op.getBase()), inside);
+  Value index = arith::AddIOp::create(b, in.scalar(op.getBase()), inside);
   return b.select(b.less(col, cols),
-                  packElement(b, readShared(from, row, inside), index),
+                  packElement(b, readScratch(b, from, row, inside), index),
                   b.i64(0));
 }
 
-void KernelEmitter::emitTopN(TopNOp op) {
-  BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  LaneSorter sorter(b, best.cols, tid);
-  // Each thread may hold one element of a row already.
-  if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
-      best.cols == sorter.getPlaces())
-    return emitTopNInRegisters(op);
-  beginLayoutConversion();
-  SharedTile from = localStore(op.getValues());
-  SharedTile values = localStore(op.getBestValues());
-  SharedTile indices = localStore(op.getBestIndices());
-  endLocalStores();
-  auto mergeRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
-    LaneSorter::Lists lists;
-    llvm::append_range(lists.rows, rows);
-    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
-      SmallVector<Value> list =
-          sorter.readRow(isRow, [&, row = row](Value col) {
-            return packElement(b, readShared(values, row, col),
-                               readShared(indices, row, col));
-          });
-      lists.last.push_back(sorter.get(list, best.cols - 1));
-      llvm::append_range(lists.elements, list);
-    }
-    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
-                           [&](Value row, Value col) {
-                             return readCandidate(op, from, row, col);
-                           });
-    ArrayRef<Value> merged = lists.elements;
-    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
-      sorter.writeRow(isRow, merged.take_front(sorter.getDepth()),
-                      [&, row = row](Value element, Value col) {
-                        auto [value, index] = unpackElement(b, element);
-                        writeShared(value, values, row, col);
-                        writeShared(index, indices, row, col);
-                      });
-      merged = merged.drop_front(sorter.getDepth());
-    }
-  };
-  forRowsOfLanes(b, sorter, best.rows, threads, tid, mergeRows);
-  endLocalStores();
-  readBack(op.getTopValues(), values);
-  readBack(op.getTopIndices(), indices);
-}
-
 /// Lists are in the registers of the threads that are their lanes.
-void KernelEmitter::emitTopNInRegisters(TopNOp op) {
-  SharedTile from = share(op.getValuesMutable());
+static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  ScratchTile from = share(in, op.getValuesMutable());
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  LaneSorter sorter(b, best.cols, tid);
-  int64_t rowsAtOnce = threads / sorter.getPlaces();
-  SmallVector<Value> bestValues = registersOf(op.getBestValues());
-  SmallVector<Value> bestIndices = registersOf(op.getBestIndices());
+  LaneSorter sorter(b, best.cols, b.threadId());
+  int64_t rowsAtOnce = b.getThreads() / sorter.getPlaces();
+  SmallVector<Value> bestValues = in.registersOf(op.getBestValues());
+  SmallVector<Value> bestIndices = in.registersOf(op.getBestIndices());
   SmallVector<Value> topValues, topIndices;
   int64_t ownRows = llvm::divideCeil(best.rows, rowsAtOnce);
   for (int64_t done = 0; done < ownRows; done += mostRows) {
     LaneSorter::Lists lists;
     for (int64_t k = done; k < std::min(done + mostRows, ownRows); ++k) {
       lists.rows.push_back(arith::MinSIOp::create(
-          b, b.add(b.div(tid, sorter.getPlaces()), k * rowsAtOnce),
+          b, b.add(b.div(b.threadId(), sorter.getPlaces()), k * rowsAtOnce),
           b.i32(int32_t(best.rows - 1))));
       lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
       lists.last.push_back(sorter.get(lists.elements.back(), best.cols - 1));
     }
     sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
                            [&](Value row, Value col) {
-                             return readCandidate(op, from, row, col);
+                             return readCandidate(in, op, from, row, col);
                            });
     for (Value element : lists.elements) {
       auto [value, index] = unpackElement(b, element);
@@ -488,37 +447,92 @@ void KernelEmitter::emitTopNInRegisters(TopNOp op) {
       topIndices.push_back(index);
     }
   }
-  registers[op.getTopValues()] = std::move(topValues);
-  registers[op.getTopIndices()] = std::move(topIndices);
+  return {std::move(topValues), std::move(topIndices)};
+}
+
+static Results lowerTopN(TopNOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  BlockedLayout best = blockedLayoutOf(op.getBestValues());
+  LaneSorter sorter(b, best.cols, b.threadId());
+  // Each thread may hold one element of a row already.
+  if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
+      best.cols == sorter.getPlaces())
+    return lowerTopNInRegisters(op, in);
+  Scratch scratch(in);
+  ScratchTile from = scratch.store(op.getValues());
+  ScratchTile values = scratch.store(op.getBestValues());
+  ScratchTile indices = scratch.store(op.getBestIndices());
+  scratch.endStores();
+  auto mergeRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
+    LaneSorter::Lists lists;
+    llvm::append_range(lists.rows, rows);
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
+      SmallVector<Value> list =
+          sorter.readRow(isRow, [&, row = row](Value col) {
+            return packElement(b, readScratch(b, values, row, col),
+                               readScratch(b, indices, row, col));
+          });
+      lists.last.push_back(sorter.get(list, best.cols - 1));
+      llvm::append_range(lists.elements, list);
+    }
+    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
+                           [&](Value row, Value col) {
+                             return readCandidate(in, op, from, row, col);
+                           });
+    ArrayRef<Value> merged = lists.elements;
+    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
+      sorter.writeRow(isRow, merged.take_front(sorter.getDepth()),
+                      [&, row = row](Value element, Value col) {
+                        auto [value, index] = unpackElement(b, element);
+                        writeScratch(b, value, values, row, col);
+                        writeScratch(b, index, indices, row, col);
+                      });
+      merged = merged.drop_front(sorter.getDepth());
+    }
+  };
+  forRowsOfLanes(b, sorter, best.rows, b.getThreads(), b.threadId(), mergeRows);
+  scratch.endStores();
+  return {readBack(b, op.getTopValues(), values),
+          readBack(b, op.getTopIndices(), indices)};
 }
 
 /// Numbers in ascending order are complements in descending order.
-void KernelEmitter::emitSort(SortOp op) {
+static Results lowerSort(SortOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
   BlockedLayout blocked = blockedLayoutOf(op.getInput());
-  LaneSorter sorter(b, blocked.cols, tid);
-  beginLayoutConversion();
-  SharedTile shared = localStore(op.getInput());
-  endLocalStores();
+  LaneSorter sorter(b, blocked.cols, b.threadId());
+  Scratch scratch(in);
+  ScratchTile shared = scratch.store(op.getInput());
+  scratch.endStores();
   auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
     SmallVector<Value> elements;
     for (auto [row, isRow] : llvm::zip_equal(rows, exists))
       llvm::append_range(
           elements, sorter.readRow(isRow, [&, row = row](Value col) -> Value {
             return arith::ExtUIOp::create(
-                b, b.getI64Type(), complement(b, readShared(shared, row, col)));
+                b, b.getI64Type(),
+                complement(b, readScratch(b, shared, row, col)));
           }));
     elements = sorter.sort(std::move(elements), sorter.getLength());
     ArrayRef<Value> sorted = elements;
     for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
       sorter.writeRow(isRow, sorted.take_front(sorter.getDepth()),
                       [&, row = row](Value element, Value col) {
-                        writeShared(complement(b, low(b, element)), shared, row,
-                                    col);
+                        writeScratch(b, complement(b, low(b, element)), shared,
+                                     row, col);
                       });
       sorted = sorted.drop_front(sorter.getDepth());
     }
   };
-  forRowsOfLanes(b, sorter, blocked.rows, threads, tid, sortRows);
-  endLocalStores();
-  readBack(op.getResult(), shared);
+  forRowsOfLanes(b, sorter, blocked.rows, b.getThreads(), b.threadId(),
+                 sortRows);
+  scratch.endStores();
+  return {readBack(b, op.getResult(), shared)};
+}
+
+void nsa::cuda::populateTopNPatterns(RewritePatternSet &patterns,
+                                     const TypeConverter &types,
+                                     TileBounds &bounds) {
+  patterns.add<TilePattern<TopNOp, lowerTopN>, TilePattern<SortOp, lowerSort>>(
+      types, patterns.getContext(), bounds);
 }

@@ -1,4 +1,4 @@
-//===- EmitDotWgmma.cpp - dots of warpgroups ------------------------------===//
+//===- WarpgroupDot.cpp - dots of warpgroups ------------------------------===//
 //
 // wgmma.mma_async.m64nNk16: four warps together multiply 64 rows of a, from
 // their registers or from shared memory, by all of b in shared memory. The
@@ -15,7 +15,8 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Assembly.h"
-#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/SharedBuffers.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -35,17 +36,19 @@ static std::string listOf(size_t first, size_t count) {
 
 /// The element type, the operands and their order in memory of one dot of
 /// 64 rows and 16 elements of each sum.
-struct KernelEmitter::WarpgroupStep {
+namespace {
+struct WarpgroupStep {
   Type element;
   /// Four registers, or a descriptor.
   SmallVector<Value> a;
   Value b;
   bool aAcross, bAcross;
 };
+} // namespace
 
 /// sums = a * b, or sums + a * b.
-static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
-                     bool adds, MutableArrayRef<Value> sums) {
+static void multiply(ThreadBuilder &b, const WarpgroupStep &step, bool adds,
+                     MutableArrayRef<Value> sums) {
   size_t count = sums.size();
   Assembly assembly;
   assembly.results.assign(count, b.getF32Type());
@@ -76,15 +79,12 @@ static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
 //===----------------------------------------------------------------------===//
 
 /// The warpgroup of this thread; null if there is one only.
-Value KernelEmitter::warpgroup() {
-  if (warps == warpsOfGroup)
+static Value warpgroup(ThreadBuilder &b) {
+  if (b.getThreads() == 32 * warpsOfGroup)
     return {};
-  if (!warpgroupNumber) {
-    Value warp = thread().warp;
-    warpgroupNumber =
-        hoisted([&] { return b.div(b.broadcast(warp), warpsOfGroup); });
-  }
-  return warpgroupNumber;
+  Value warp = b.place().warp;
+  return b.once(ThreadBuilder::Once::Warpgroup,
+                [&] { return b.div(b.broadcast(warp), warpsOfGroup); });
 }
 
 /// Describes a matrix of 16-bit elements that starts `byte` bytes, and `unit`
@@ -92,13 +92,13 @@ Value KernelEmitter::warpgroup() {
 /// the elements of sums, and swizzle atom columns of columns. Else columns are
 /// the elements of sums: 16 of one swizzle atom column, of as many rows as the
 /// dot has.
-Value KernelEmitter::matrixDescriptor(const SharedBuffer &tile, bool across,
-                                      int64_t byte, Value unit) {
-  if (!sharedStartUnits)
-    sharedStartUnits = hoisted([&] {
-      Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), sharedBase);
-      return b.div(address, 16);
-    });
+static Value matrixDescriptor(ThreadBuilder &b, const SharedBuffer &tile,
+                              bool across, int64_t byte, Value unit) {
+  Value base = b.sharedBase();
+  Value start = b.once(ThreadBuilder::Once::SharedStart, [&] {
+    Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), base);
+    return b.div(address, 16);
+  });
   const SharedShape &shape = tile.shape;
   // PTX ISA, "Matrix-descriptor format", in units of 16 bytes: from swizzle
   // atom column to swizzle atom column, which is ignored for one, and from 8
@@ -107,7 +107,7 @@ Value KernelEmitter::matrixDescriptor(const SharedBuffer &tile, bool across,
   int64_t stride = 8 * shape.rowBytes() / 16;
   // 128, 64 and 32 bytes are 1, 2 and 3.
   int64_t swizzle = 4 - llvm::Log2_64(shape.atomVectors());
-  Value low = sharedStartUnits;
+  Value low = start;
   if (tile.stage)
     low = b.add(low, b.div(tile.stage, 16));
   if (unit)
@@ -126,8 +126,9 @@ static int64_t columnByte(const SharedShape &shape, int64_t k) {
 
 /// Operand a in shared memory: the rows of M-tile `s` of each warpgroup,
 /// elements `16 * k` and on of sums.
-Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
-  SharedBuffer tile = sharedBufferOf(op.getA());
+static Value describeA(TileReader &in, DotOp op, int64_t s, int64_t k) {
+  ThreadBuilder &b = in.b;
+  SharedBuffer tile = sharedBufferOf(in, op.getA());
   const SharedShape &shape = tile.shape;
   bool across = op.getTransposeA();
   constexpr int64_t groupRows = 16 * warpsOfGroup;
@@ -138,16 +139,16 @@ Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
                               : groupRows * shape.rowBytes();
   int64_t byte = mTileRows / groupRows * s * groupBytes +
                  (across ? 16 * k * shape.rowBytes() : columnByte(shape, k));
-  Value group = warpgroup();
-  return matrixDescriptor(tile, across, byte,
+  Value group = warpgroup(b);
+  return matrixDescriptor(b, tile, across, byte,
                           group ? b.mul(group, groupBytes / 16) : group);
 }
 
-Value KernelEmitter::describeB(DotOp op, int64_t k) {
-  SharedBuffer tile = sharedBufferOf(op.getB());
+static Value describeB(TileReader &in, DotOp op, int64_t k) {
+  SharedBuffer tile = sharedBufferOf(in, op.getB());
   bool across = !op.getTransposeB();
   return matrixDescriptor(
-      tile, across,
+      in.b, tile, across,
       across ? 16 * k * tile.shape.rowBytes() : columnByte(tile.shape, k), {});
 }
 
@@ -178,7 +179,8 @@ static void orderRegisters(ThreadBuilder &b,
       value = *next++;
 }
 
-void KernelEmitter::emitWarpgroupDot(DotOp op) {
+Results nsa::cuda::lowerWarpgroupDot(DotOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
   MmaLayout acc(op.getResult());
   TileType aType = op.getA().getType();
   bool inRegisters = hasMmaLayout(aType), startsAtZero = isZero(op.getAcc());
@@ -186,7 +188,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
 
   SmallVector<SmallVector<Value>> sums(acc.mTiles()), lhs;
   if (!startsAtZero) {
-    SmallVector<Value> values = registersOf(op.getAcc());
+    SmallVector<Value> values = in.registersOf(op.getAcc());
     for (int64_t s = 0; s < acc.mTiles(); ++s)
       for (int64_t c = 0; c < acc.colCount(); c += 2)
         for (int64_t i = 0; i < 4; ++i)
@@ -196,7 +198,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   if (inRegisters)
     for (int64_t s = 0; s < acc.mTiles(); ++s)
       for (int64_t k = 0; k < steps; ++k)
-        lhs.push_back(operandA(op, s, k));
+        lhs.push_back(operandA(in, op, s, k));
   orderRegisters(b, sums, lhs);
 
   for (int64_t s = 0; s < acc.mTiles(); ++s) {
@@ -204,13 +206,13 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
     for (int64_t k = 0; k < steps; ++k) {
       WarpgroupStep step{aType.getElementType(),
                          {},
-                         describeB(op, k),
+                         describeB(in, op, k),
                          bool(op.getTransposeA()),
                          !op.getTransposeB()};
       if (inRegisters)
         step.a = lhs[s * steps + k];
       else
-        step.a = {describeA(op, s, k)};
+        step.a = {describeA(in, op, s, k)};
       multiply(b, step, k > 0 || !startsAtZero, sums[s]);
     }
   }
@@ -221,7 +223,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
       results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
           value;
     }
-  registers[op.getResult()] = tile_gpu::WgmmaCommitOp::create(
-                                  b, TypeRange(ValueRange(results)), results)
-                                  ->getResults();
+  auto commit = tile_gpu::WgmmaCommitOp::create(
+      b, TypeRange(ValueRange(results)), results);
+  return {llvm::to_vector_of<Value>(commit->getResults())};
 }

@@ -1,0 +1,249 @@
+//===- CopyPatterns.cpp - copies to buffers -------------------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "passes/Conversion/TileToNVVM/GlobalMemory.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+/// Bytes from a row of an access to the next one, if all are equal, and known.
+static std::optional<int64_t> getRowDistance(tile_gpu::AsyncCopyOp copy,
+                                             const ExtentTable &extents) {
+  auto type = cast<MemRefType>(copy.getRef().getType());
+  SmallVector<Extent> strides = extents.getStrides(type);
+  std::optional<int64_t> distance;
+  for (auto [index, stride] : llvm::zip_equal(copy.getIndices(), strides)) {
+    auto tile = dyn_cast<TileType>(index.getType());
+    if (!tile || tile.getRows() == 1)
+      continue;
+    auto range = index.getDefiningOp<RangeOp>();
+    if (!range || distance || !stride.isConstant())
+      return std::nullopt;
+    distance =
+        range.getStep() * int64_t(stride) * elementBytes(type.getElementType());
+  }
+  // Distances are i32.
+  int64_t rows = copy.getTileType().getRows() + 16;
+  if (!distance || !llvm::isInt<32>(rows * *distance))
+    return std::nullopt;
+  return distance;
+}
+
+/// The row by which the coordinates of `row` are computed: the last one of the
+/// tile for its padding where they are computed from what is read, which must
+/// lie inside.
+static Value getReadRow(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
+                        const SharedShape &shape, Value row) {
+  bool isGathered = llvm::any_of(op.getIndices(), [](Value index) {
+    return isa<TileType>(index.getType()) && !index.getDefiningOp<RangeOp>();
+  });
+  if (!isGathered || shape.rows == shape.paddedRows())
+    return row;
+  return arith::MinSIOp::create(b, row, b.i32(shape.rows - 1));
+}
+
+/// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
+/// Where rounds are at constant distances, constants are added to the addresses
+/// of the first one: they become parts of the instructions.
+static void copyVectors(TileReader &in, tile_gpu::AsyncCopyOp op,
+                        const SharedBuffer &tile) {
+  ThreadBuilder &b = in.b;
+  const SharedShape &shape = tile.shape;
+  auto width = int64_t(op.getWidth());
+  int64_t perRow = shape.paddedCols() / width;
+  int64_t pieces = shape.paddedRows() * perRow;
+  int64_t perVector = SharedShape::vectorElements / width;
+  Type element = op.getBuffer().getType().getElementType();
+  auto cache = perVector == 1 ? NVVM::LoadCacheModifierKind::CG
+                              : NVVM::LoadCacheModifierKind::CA;
+  int64_t rowsPerRound = countWorkers(b, perRow) % perRow == 0
+                             ? countWorkers(b, perRow) / perRow
+                             : 0;
+  // Rounds until the pattern of vectors repeats.
+  int64_t period = 8 / std::gcd<int64_t>(8, rowsPerRound);
+  std::optional<int64_t> rowDistance =
+      getRowDistance(op, in.bounds.getExtents());
+  SmallVector<Value> targets;
+  Value source;
+  int64_t round = 0;
+  auto copy = [&](Value row, Value piece) {
+    Memo memo;
+    Value col = b.mul(piece, width);
+    SmallVector<Value> coordinates;
+    Value inside = getReadRow(b, op, shape, row);
+    for (Value index : op.getIndices())
+      coordinates.push_back(in.evaluate(index, inside, col, memo));
+    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
+    if (shape.rows != shape.paddedRows())
+      address.valid = b.both(address.valid, b.less(row, shape.rows));
+    if (shape.cols != shape.paddedCols())
+      address.valid = b.both(address.valid, b.less(col, shape.cols));
+    // Of an element outside nothing is read.
+    Value size;
+    if (address.valid)
+      size = b.select(address.valid, b.i32(2 * width), b.i32(0));
+    Value from, to;
+    if (rowsPerRound && rowDistance && round > 0)
+      // Perhaps outside, where nothing is read.
+      from = b.advance(source, b.i32(round * rowsPerRound * *rowDistance));
+    else
+      from = b.address(in.scalar(op.getRef()), address.offset, element);
+    if (rowsPerRound && round >= period) {
+      int64_t first = round % period;
+      to = b.advance(targets[first],
+                     (round - first) * rowsPerRound * shape.rowBytes());
+    } else {
+      to = bufferAddress(b, tile, row, b.div(piece, perVector));
+      if (perVector > 1)
+        to = b.advance(to, b.mul(b.rem(piece, perVector), 2 * width));
+      targets.push_back(to);
+    }
+    if (round++ == 0)
+      source = from;
+    NVVM::CpAsyncOp::create(b, to, from, uint32_t(2 * width), cache, size);
+  };
+  forPieces(b, pieces, perRow, copy);
+}
+
+static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
+                         const SharedBuffer &tile) {
+  ThreadBuilder &b = in.b;
+  const SharedShape &shape = tile.shape;
+  auto copy = [&](Value row, Value col) {
+    Memo memo;
+    SmallVector<Value> coordinates;
+    Value inside = getReadRow(b, op, shape, row);
+    for (Value index : op.getIndices())
+      coordinates.push_back(in.evaluate(index, inside, col, memo));
+    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
+    if (shape.rows != shape.paddedRows())
+      address.valid = b.both(address.valid, b.less(row, shape.rows));
+    if (shape.cols != shape.paddedCols())
+      address.valid = b.both(address.valid, b.less(col, shape.cols));
+    b.store(loadElement(in, op.getRef(), address),
+            bufferElement(b, tile, row, col), b.i32(0));
+  };
+  forPieces(b, shape.paddedRows() * shape.paddedCols(), shape.paddedCols(),
+            copy);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows and columns
+//===----------------------------------------------------------------------===//
+
+/// The elements that a line has in MMA tiles: those of the tile that is loaded.
+static MmaLayout getLineLayout(Value buffer) {
+  for (Operation *user : buffer.getUsers())
+    if (auto read = dyn_cast<tile_gpu::LocalLoadOp>(user))
+      return MmaLayout(read.getTile());
+  llvm_unreachable("a line that nothing loads");
+}
+
+/// Copies a line by 4 or 16 bytes, zeros for elements outside.
+static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
+  ThreadBuilder &b = in.b;
+  MmaLayout layout = getLineLayout(op.getBuffer());
+  StagedLine line{getOffset(op.getBuffer()), in.scalar(op.getStage())};
+  bool isRow = layout.rows == 1;
+  int64_t length = isRow ? layout.cols : layout.rows;
+  int64_t padded = layout.lineLength();
+  auto width = int64_t(op.getWidth());
+  auto copy = [&](Value, Value piece) {
+    Memo memo;
+    Value place = b.mul(piece, width);
+    SmallVector<Value> coordinates;
+    for (Value index : op.getIndices())
+      coordinates.push_back(isRow ? in.evaluate(index, b.i32(0), place, memo)
+                                  : in.evaluate(index, place, b.i32(0), memo));
+    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
+    if (length != padded)
+      address.valid = b.both(address.valid, b.less(place, length));
+    Value size;
+    if (address.valid)
+      size = b.select(address.valid, b.i32(4 * width), b.i32(0));
+    NVVM::CpAsyncOp::create(
+        b, stagedAddress(b, line, b.mul(piece, 4 * width)),
+        b.address(in.scalar(op.getRef()), address.offset, layout.element),
+        uint32_t(4 * width),
+        width == 4 ? NVVM::LoadCacheModifierKind::CG
+                   : NVVM::LoadCacheModifierKind::CA,
+        size);
+  };
+  int64_t pieces = padded / width;
+  forPieces(b, pieces, pieces, copy);
+}
+
+/// A line that was copied, as the threads hold it: a column now, a row where it
+/// is used.
+static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  if (isReadWhereUsed(op.getTile()))
+    return {getUnused(b, op.getTile())};
+  MmaLayout layout(op.getTile());
+  StagedLine line{getOffset(op.getBuffer()), in.scalar(op.getStage())};
+  SmallVector<Value> values;
+  if (layout.rows == 1) {
+    for (int64_t c = 0; c < layout.colCount(); c += 2) {
+      Value pair = loadRowPair(in, op.getTile(), c / 2);
+      values.append({b.half(pair, 0), b.half(pair, 1)});
+    }
+    return {std::move(values)};
+  }
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    values.push_back(
+        b.load(stagedAddress(b, line, b.mul(b.rowOf(layout, r), 4)), b.i32(0),
+               layout.element));
+  return {std::move(values)};
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+static Results lowerAsyncCopy(tile_gpu::AsyncCopyOp op, TileReader &in) {
+  if (op.getStage()) {
+    if (op.getBuffer().getDefiningOp<tile_gpu::AllocOp>().isLine())
+      copyLine(in, op);
+    else
+      copyVectors(in, op,
+                  {SharedShape(op.getBuffer()), getOffset(op.getBuffer()),
+                   in.scalar(op.getStage())});
+    return {};
+  }
+  SharedBuffer tile = sharedBufferOf(in, op.getBuffer());
+  if (!op.isAsync()) {
+    copyElements(in, op, tile);
+    return {};
+  }
+  copyVectors(in, op, tile);
+  tile_gpu::AsyncCommitOp::create(in.b);
+  return {};
+}
+
+/// Users find the buffer.
+static Results lowerLocalView(tile_gpu::LocalViewOp, TileReader &) {
+  return {{}};
+}
+
+static Results lowerIteration(tile_gpu::IterationOp op, TileReader &in) {
+  return {{in.scalar(op.getValue())}};
+}
+
+void nsa::cuda::populateCopyPatterns(RewritePatternSet &patterns,
+                                     const TypeConverter &types,
+                                     TileBounds &bounds) {
+  patterns.add<TilePattern<tile_gpu::AsyncCopyOp, lowerAsyncCopy>,
+               TilePattern<tile_gpu::LocalLoadOp, lowerLocalLoad>,
+               TilePattern<tile_gpu::LocalViewOp, lowerLocalView>,
+               TilePattern<tile_gpu::IterationOp, lowerIteration>>(
+      types, patterns.getContext(), bounds);
+}

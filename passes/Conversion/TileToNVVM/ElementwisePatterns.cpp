@@ -1,0 +1,126 @@
+//===- ElementwisePatterns.cpp - maps, selects and votes ------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
+#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Whether everything that the map computes is rounded to 16 bits.
+static bool isRounded(MapOp op) {
+  return llvm::all_of(op.getResultTypes(), [](Type type) {
+    Type element = cast<TileType>(type).getElementType();
+    return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  });
+}
+
+/// An operation of a map whose results are `rounded`: with errors of a few
+/// units in the last place of f32 where that is faster.
+static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
+                        bool rounded) {
+  auto exp = dyn_cast<math::ExpOp>(op);
+  if (rounded && exp && exp.getType().isF32()) {
+    Value power =
+        arith::MulFOp::create(b, mapping.lookupOrDefault(exp.getOperand()),
+                              b.constant(b.getF32Type(), 1.44269504088896341));
+    auto call = LLVM::CallIntrinsicOp::create(
+        b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
+        ValueRange{power});
+    return mapping.map(exp.getResult(), call.getResult(0));
+  }
+  Operation *copy = b.clone(op, mapping);
+  if (auto division = dyn_cast<arith::DivFOp>(copy); division && rounded)
+    division.setFastmath(arith::FastMathFlags::afn);
+}
+
+static Results lowerBlockedMap(MapOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  TileType shape = op.getShapeType();
+  SmallVector<Source> sources = in.prepare(op.getInputs(), shape);
+  BlockedLayout blocked = blockedLayoutOf(shape);
+  Block &body = op.getBody().front();
+  bool rounded = isRounded(op);
+  Results results(op.getNumResults());
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(b, blocked, k);
+    IRMapping mapping = in.mapOuter(op);
+    for (auto [argument, source] :
+         llvm::zip_equal(body.getArguments(), sources))
+      mapping.map(argument, in.element(source, k, row, col));
+    for (Operation &inner : body.without_terminator())
+      emitElement(b, inner, mapping, rounded);
+    for (auto &&[result, value] : llvm::zip_equal(results, op.getYielded()))
+      result.push_back(mapping.lookup(value));
+  }
+  return results;
+}
+
+static Results lowerMap(MapOp op, TileReader &in) {
+  return hasMmaLayout(op.getShapeType()) ? lowerMmaMap(op, in)
+                                         : lowerBlockedMap(op, in);
+}
+
+/// Canonicalisation makes these of branches that compute nothing.
+static Results lowerSelect(arith::SelectOp op, TileReader &in) {
+  Value condition = in.scalar(op.getCondition());
+  SmallVector<Value> result;
+  for (auto [yes, no] : llvm::zip_equal(in.registersOf(op.getTrueValue()),
+                                        in.registersOf(op.getFalseValue())))
+    result.push_back(in.b.select(condition, yes, no));
+  return {std::move(result)};
+}
+
+/// All threads vote at a barrier.
+static Results lowerAny(AnyOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Value some = b.constant(b.getI1Type(), 0);
+  auto add = [&](Value value, Value exists) {
+    some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
+  };
+  if (hasMmaLayout(op.getInput().getType())) {
+    MmaLayout layout(op.getInput());
+    for (auto [r, value] : llvm::enumerate(in.elementsOf(op.getInput())))
+      add(value, b.hasRow(layout, int64_t(r)));
+    std::string obstacle = findWarpBranchObstacle(op);
+    if (obstacle.empty())
+      return {{NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), some,
+                                        NVVM::VoteSyncKind::any)}};
+    remark::missed(op.getLoc(),
+                   remark::RemarkOpts::name("Branch")
+                       .category("nsa-tile-to-nvvm")
+                       .function(op->getParentOfType<KernelOp>().getSymName()))
+        << remark::reason("not for each warp alone: {0}", obstacle);
+  } else {
+    BlockedLayout blocked = blockedLayoutOf(op.getInput());
+    for (auto [k, value] : llvm::enumerate(in.registersOf(op.getInput())))
+      add(value, isElement(b, blocked, int64_t(k)));
+  }
+  return {{nsa::tile_gpu::AnyThreadOp::create(b, b.getI1Type(), some)}};
+}
+
+/// The registers of one that loops carry; other users compute its elements.
+template <typename OpTy>
+static Results lowerCreation(OpTy op, TileReader &in) {
+  return {in.registersOf(op.getResult())};
+}
+
+static Results lowerProgramId(ProgramIdOp op, TileReader &in) {
+  return {{in.b.blockId(op.getAxis())}};
+}
+
+void nsa::cuda::populateElementwisePatterns(RewritePatternSet &patterns,
+                                            const TypeConverter &types,
+                                            TileBounds &bounds) {
+  patterns.add<TilePattern<MapOp, lowerMap>,
+               TilePattern<arith::SelectOp, lowerSelect>,
+               TilePattern<AnyOp, lowerAny>,
+               TilePattern<SplatOp, lowerCreation<SplatOp>>,
+               TilePattern<RangeOp, lowerCreation<RangeOp>>,
+               TilePattern<ProgramIdOp, lowerProgramId>>(
+      types, patterns.getContext(), bounds);
+}

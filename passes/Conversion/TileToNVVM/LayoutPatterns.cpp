@@ -1,0 +1,169 @@
+//===- LayoutPatterns.cpp - elements from one layout to another -----------===//
+
+#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
+#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
+#include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static ScratchTile storeInScratch(TileReader &in, Value tile) {
+  Scratch scratch(in);
+  ScratchTile stored = scratch.store(tile);
+  scratch.endStores();
+  return stored;
+}
+
+//===----------------------------------------------------------------------===//
+// Into shared memory
+//===----------------------------------------------------------------------===//
+
+/// Each lane writes its pairs; 8 rows of 4 lanes cover all banks.
+static void storeMma(TileReader &in, Value input, const SharedBuffer &tile) {
+  ThreadBuilder &b = in.b;
+  MmaLayout layout(input);
+  const SharedShape &shape = tile.shape;
+  SmallVector<Value> values = in.registersOf(input);
+  Value zero =
+      arith::ConstantOp::create(b, b.getZeroAttr(layout.registerType()));
+  auto write = [&](int64_t r, Value row, Value rowExists) {
+    for (int64_t vector = 0; vector < shape.vectors(); ++vector) {
+      Value value = zero;
+      if (2 * vector < layout.colCount()) {
+        value = values[(r * layout.colCount() + 2 * vector) / 2];
+        if (!layout.hasCol(2 * vector)) {
+          Value low = b.half(value, 0), high = b.half(value, 1);
+          Value none = b.constant(layout.element, 0);
+          value = b.vectorOfTwo(
+              b.select(b.hasCol(layout, 2 * vector), low, none),
+              b.select(b.hasCol(layout, 2 * vector + 1), high, none));
+        }
+        if (rowExists)
+          value = b.select(rowExists, value, zero);
+      }
+      Value address = bufferAddress(b, tile, row, b.i32(vector));
+      address = b.advance(address, b.mul(b.place().pair, 2));
+      b.storeVector(value, address, b.i32(0));
+    }
+  };
+  for (int64_t r = 0; r < layout.rowCount(); ++r) {
+    Value row = b.rowOf(layout, r);
+    bool allInside = 16 * layout.warps * (r / 2 + 1) <= shape.paddedRows();
+    Value rowExists = b.hasRow(layout, r);
+    b.ifThen(allInside ? Value() : b.less(row, shape.paddedRows()),
+             [&] { write(r, row, rowExists); });
+  }
+}
+
+static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Value input = op.getTile();
+  SharedBuffer tile = sharedBufferOf(in, op.getBuffer());
+  if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked()) {
+    storeMma(in, input, tile);
+    return {};
+  }
+  // Element by element: from the layout-conversion scratch, or computed.
+  std::optional<ScratchTile> from;
+  if (!isVirtual(input) && !isReadWhereUsed(input))
+    from = storeInScratch(in, input);
+  Type element = op.getBuffer().getType().getElementType();
+  const SharedShape &shape = tile.shape;
+  forPieces(b, shape.paddedRows() * shape.paddedCols(), shape.paddedCols(),
+            [&](Value row, Value col) {
+              Value inside =
+                  b.both(b.less(row, shape.rows), b.less(col, shape.cols));
+              Memo memo;
+              Value value;
+              if (from) {
+                Value r = arith::MinSIOp::create(b, row, b.i32(shape.rows - 1));
+                Value c = arith::MinSIOp::create(b, col, b.i32(shape.cols - 1));
+                value = readScratch(b, *from, r, c);
+              } else {
+                value = in.evaluate(input, row, col, memo);
+              }
+              b.store(b.select(inside, value, b.constant(element, 0)),
+                      bufferElement(b, tile, row, col), b.i32(0));
+            });
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Into registers
+//===----------------------------------------------------------------------===//
+
+static SmallVector<Value> convertToMma(ConvertOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Value input = op.getInput();
+  MmaLayout layout(op.getResult());
+  SmallVector<Value> values;
+  if (isShared(input.getType())) {
+    SharedBuffer tile = sharedBufferOf(in, input);
+    if (layout.isPacked() && layout.rows > 1)
+      return loadMma(b, tile, layout);
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        values.push_back(b.load(bufferElement(b, tile, b.insideRow(layout, r),
+                                              b.insideCol(layout, c)),
+                                b.i32(0), layout.element));
+  } else if (!isVirtual(input) && !isReadWhereUsed(input)) {
+    ScratchTile from = storeInScratch(in, input);
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        values.push_back(readScratch(b, from, b.insideRow(layout, r),
+                                     b.insideCol(layout, c)));
+  } else {
+    Memo memo;
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        values.push_back(in.mmaElement(input, layout, r, c, memo));
+  }
+  return pack(b, layout, values);
+}
+
+static SmallVector<Value> convertToBlocked(ConvertOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Value input = op.getInput();
+  if (!isShared(input.getType()))
+    return readBack(b, op.getResult(), storeInScratch(in, input));
+  SharedBuffer tile = sharedBufferOf(in, input);
+  BlockedLayout blocked = blockedLayoutOf(op.getResult());
+  SmallVector<Value> values;
+  Type element = cast<TileType>(op.getType()).getElementType();
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(b, blocked, k);
+    values.push_back(
+        b.load(bufferElement(b, tile, row, col), b.i32(0), element));
+  }
+  return values;
+}
+
+static Results lowerConvert(ConvertOp op, TileReader &in) {
+  return {hasMmaLayout(op.getType()) ? convertToMma(op, in)
+                                     : convertToBlocked(op, in)};
+}
+
+static Results lowerTranspose(TransposeOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  ScratchTile from = storeInScratch(in, op.getInput());
+  BlockedLayout blocked = blockedLayoutOf(op.getResult());
+  SmallVector<Value> values;
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(b, blocked, k);
+    values.push_back(readScratch(b, from, col, row));
+  }
+  return {std::move(values)};
+}
+
+void nsa::cuda::populateLayoutPatterns(RewritePatternSet &patterns,
+                                       const TypeConverter &types,
+                                       TileBounds &bounds) {
+  patterns.add<TilePattern<tile_gpu::LocalStoreOp, lowerLocalStore>,
+               TilePattern<ConvertOp, lowerConvert>,
+               TilePattern<TransposeOp, lowerTranspose>>(
+      types, patterns.getContext(), bounds);
+}

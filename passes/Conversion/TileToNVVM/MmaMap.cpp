@@ -1,0 +1,147 @@
+//===- MmaMap.cpp - maps of tiles in the MMA layout -----------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/MaskAnalysis.h"
+#include "passes/Conversion/TileToNVVM/Patterns.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Results of 16 bits that end in a rounding: numbers are rounded in pairs.
+static llvm::SmallBitVector findRounded(MapOp op) {
+  llvm::SmallBitVector wide(op.getNumResults());
+  for (auto [i, value] : llvm::enumerate(op.getYielded())) {
+    auto rounded = value.getDefiningOp<arith::TruncFOp>();
+    wide[i] = rounded && rounded.getIn().getType().isF32() &&
+              MmaLayout(cast<TileType>(op.getResult(i).getType())).isPacked();
+  }
+  return wide;
+}
+
+/// The registers of a map's results, one after another.
+static SmallVector<Value> runMap(MapOp op, TileReader &in,
+                                 ArrayRef<arith::SelectOp> assumed = {}) {
+  MmaLayout shape(op.getShapeType());
+  llvm::SmallBitVector wide = findRounded(op);
+  SmallVector<SmallVector<Value>> results(op.getNumResults(),
+                                          SmallVector<Value>(shape.elements()));
+  Memo memo;
+  // What is read for a column is used at once.
+  bool byColumns = llvm::any_of(op.getInputs(), isReadWhereUsed);
+  for (int64_t k = 0; k < shape.elements(); ++k) {
+    int64_t r = byColumns ? k % shape.rowCount() : k / shape.colCount();
+    int64_t c = byColumns ? k / shape.rowCount() : k % shape.colCount();
+    SmallVector<Value> elements;
+    for (Value input : op.getInputs())
+      elements.push_back(in.mmaElement(input, shape, r, c, memo));
+    for (auto [list, value] :
+         llvm::zip_equal(results, in.runBody(op, elements, wide, assumed)))
+      list[r * shape.colCount() + c] = value;
+  }
+  SmallVector<Value> flat;
+  for (auto [result, list] : llvm::zip_equal(op.getResults(), results))
+    llvm::append_range(flat, pack(in.b, MmaLayout(result), list));
+  return flat;
+}
+
+/// Whether masks hold for all elements of this warp: in the first and last
+/// column of its rows.
+static Value holdsEverywhere(MapOp op, TileReader &in, const Masks &masks) {
+  ThreadBuilder &b = in.b;
+  MmaLayout shape(op.getShapeType());
+  Value all;
+  Memo memo;
+  IRMapping mapping = in.mapOuter(op);
+  for (int64_t r = 0; r < shape.rowCount(); ++r)
+    for (int64_t col : {int64_t(0), shape.cols - 1}) {
+      for (Value argument : masks.arguments) {
+        unsigned i = cast<BlockArgument>(argument).getArgNumber();
+        Value input = op.getInputs()[i];
+        // What changes along the columns is a range.
+        Value element =
+            cast<TileType>(input.getType()).getCols() == 1
+                ? in.mmaElement(input, shape, r, 0, memo)
+                : in.evaluate(input, b.rowOf(shape, r), b.i32(col), memo);
+        mapping.map(argument, element);
+      }
+      for (Operation *inner : masks.operations)
+        b.clone(*inner, mapping);
+      for (arith::SelectOp select : masks.selects)
+        all = b.both(all, mapping.lookupOrDefault(select.getCondition()));
+    }
+  return NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), all,
+                                  NVVM::VoteSyncKind::all);
+}
+
+/// Multiplies each row by a factor, unless those of this warp are all one:
+/// factors of a running softmax mostly are. Nothing if that is not what the
+/// map does.
+static std::optional<SmallVector<Value>> scaleRows(MapOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Block &body = op.getBody().front();
+  auto product = dyn_cast<arith::MulFOp>(body.front());
+  if (!product || !product.getType().isF32() || op.getNumResults() != 1 ||
+      op.getYielded()[0] != product.getResult() || op.getInputs().size() != 2 ||
+      MmaLayout(op.getShapeType()).elements() < 16)
+    return std::nullopt;
+  // Of the two inputs, not of other numbers.
+  if (!isa<BlockArgument>(product.getLhs()) ||
+      !isa<BlockArgument>(product.getRhs()) ||
+      product.getLhs() == product.getRhs() ||
+      product.getLhs().getParentBlock() != &body ||
+      product.getRhs().getParentBlock() != &body)
+    return std::nullopt;
+  auto isHeld = [&](Value input) {
+    return hasMmaLayout(input.getType()) && !isReadWhereUsed(input);
+  };
+  Value tile = op.getInputs()[0], factor = op.getInputs()[1];
+  if (cast<TileType>(tile.getType()).getCols() == 1)
+    std::swap(tile, factor);
+  if (tile.getType() != op.getResult(0).getType() || !isHeld(tile) ||
+      cast<TileType>(factor.getType()).getCols() != 1 || !isHeld(factor))
+    return std::nullopt;
+
+  Value one = b.constant(b.getF32Type(), 1), isOne;
+  for (Value element : in.elementsOf(factor))
+    isOne = b.both(isOne, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
+                                                element, one));
+  Value all = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), isOne,
+                                       NVVM::VoteSyncKind::all);
+  return b.ifElse(
+      all, ValueRange(in.registersOf(tile)).getTypes(),
+      [&] { return in.registersOf(tile); }, [&] { return runMap(op, in); });
+}
+
+/// Tiles that a mask does not cut go without it.
+static SmallVector<Value> runMasked(MapOp op, TileReader &in) {
+  if (auto scaled = scaleRows(op, in))
+    return *scaled;
+  Masks masks = findMasks(op);
+  if (masks.selects.empty() || MmaLayout(op.getShapeType()).elements() < 16)
+    return runMap(op, in);
+  SmallVector<Type> types;
+  for (Value result : op.getResults())
+    types.append(MmaLayout(result).registers(),
+                 MmaLayout(result).registerType());
+  return in.b.ifElse(
+      holdsEverywhere(op, in, masks), types,
+      [&] { return runMap(op, in, masks.selects); },
+      [&] { return runMap(op, in); });
+}
+
+Results nsa::cuda::lowerMmaMap(MapOp op, TileReader &in) {
+  if (isReadWhereUsed(op.getResult(0)))
+    return llvm::map_to_vector(
+        op.getResults(), [&](Value result) { return getUnused(in.b, result); });
+  Results results(op.getNumResults());
+  SmallVector<Value> flat = runMasked(op, in);
+  ArrayRef<Value> rest = flat;
+  for (auto &&[result, registers] : llvm::zip_equal(op.getResults(), results)) {
+    size_t count = MmaLayout(result).registers();
+    registers = llvm::to_vector(rest.take_front(count));
+    rest = rest.drop_front(count);
+  }
+  return results;
+}

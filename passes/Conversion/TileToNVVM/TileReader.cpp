@@ -1,0 +1,414 @@
+//===- TileReader.cpp - elements of the tiles that an op reads ------------===//
+
+#include "passes/Conversion/TileToNVVM/TileReader.h"
+#include "dialects/Interfaces/AttributeNames.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
+#include "passes/Conversion/TileToNVVM/Combine.h"
+#include "passes/Conversion/TileToNVVM/GlobalMemory.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
+#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
+#include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static bool isTile(Value value) { return isa<TileType>(value.getType()); }
+
+TileReader::TileReader(ThreadBuilder &b, Operation *op,
+                       ArrayRef<ValueRange> converted,
+                       ConversionPatternRewriter &rewriter, TileBounds &bounds)
+    : b(b), bounds(bounds), rewriter(rewriter) {
+  for (auto [operand, values] : llvm::zip_equal(op->getOperands(), converted))
+    this->converted.try_emplace(operand, values);
+}
+
+/// Whether elements of a tile are computed, or read, where they are used.
+static bool hasNoRegisters(Value tile) {
+  return isVirtual(tile) || isReadWhereUsed(tile);
+}
+
+SmallVector<Value> TileReader::registersOf(Value tile) {
+  if (!hasNoRegisters(tile))
+    return llvm::to_vector(converted.lookup(tile));
+  if (hasMmaLayout(tile.getType()))
+    return pack(b, MmaLayout(tile), elementsOf(tile));
+  BlockedLayout blocked = blockedLayoutOf(tile);
+  if (auto splat = tile.getDefiningOp<SplatOp>())
+    return SmallVector<Value>(blocked.registers(), scalar(splat.getValue()));
+  SmallVector<Value> values;
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeOf(b, blocked, k);
+    Memo memo;
+    values.push_back(evaluate(tile, row, col, memo));
+  }
+  return values;
+}
+
+//===----------------------------------------------------------------------===//
+// Blocked layouts
+//===----------------------------------------------------------------------===//
+
+/// The registers of a tile that belong to those of a larger shape, one for
+/// each; nothing if other threads hold some of them.
+SmallVector<Value> TileReader::broadcast(Value tile,
+                                         const BlockedLayout &larger) {
+  BlockedLayout own = blockedLayoutOf(tile);
+  bool alongRows = own.rows == 1 && larger.rows > 1;
+  bool alongCols = own.cols == 1 && larger.cols > 1;
+  if (!hasElementsOf(own, larger))
+    return {};
+  SmallVector<Value> values = registersOf(tile), result;
+  for (int64_t k = 0; k < larger.registers(); ++k) {
+    int64_t row = alongRows ? 0 : k / larger.perRow();
+    int64_t col = alongCols ? 0 : k % larger.perRow();
+    result.push_back(values[row * own.perRow() + col]);
+  }
+  return result;
+}
+
+SmallVector<Source> TileReader::prepare(ValueRange operands, TileType shape) {
+  SmallVector<Source> sources;
+  SmallVector<unsigned> exchanged;
+  BlockedLayout blocked = blockedLayoutOf(shape);
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    Source source{operand, {}, std::nullopt};
+    if (isTile(operand) && !isVirtual(operand)) {
+      source.registers = broadcast(operand, blocked);
+      if (source.registers.empty())
+        exchanged.push_back(i);
+    }
+    sources.push_back(std::move(source));
+  }
+  if (exchanged.empty())
+    return sources;
+  Scratch scratch(*this);
+  for (unsigned i : exchanged)
+    sources[i].scratch = scratch.store(sources[i].operand);
+  scratch.endStores();
+  return sources;
+}
+
+Value TileReader::element(const Source &source, int64_t k, Value row,
+                          Value col) {
+  if (!source.registers.empty())
+    return source.registers[k];
+  Value operand = source.operand;
+  if (!isTile(operand))
+    return scalar(operand);
+  auto type = cast<TileType>(operand.getType());
+  if (source.scratch)
+    return readScratch(b, *source.scratch, type.getRows() == 1 ? b.i32(0) : row,
+                       type.getCols() == 1 ? b.i32(0) : col);
+  Memo memo;
+  return evaluate(operand, row, col, memo);
+}
+
+//===----------------------------------------------------------------------===//
+// The MMA layout
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> nsa::cuda::pack(ThreadBuilder &b, const MmaLayout &layout,
+                                   ArrayRef<Value> elements) {
+  if (!layout.isPacked())
+    return SmallVector<Value>(elements);
+  SmallVector<Value> packed;
+  for (size_t i = 0; i < elements.size(); i += 2)
+    packed.push_back(b.pair(elements[i], elements[i + 1], layout.element));
+  return packed;
+}
+
+/// Of a tile without registers, computes them.
+SmallVector<Value> TileReader::elementsOf(Value tile) {
+  MmaLayout layout(cast<TileType>(tile.getType()));
+  Memo memo;
+  SmallVector<Value> elements;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); ++c)
+      elements.push_back(mmaElement(tile, layout, r, c, memo));
+  return elements;
+}
+
+Value TileReader::mmaElement(Value operand, const MmaLayout &larger, int64_t r,
+                             int64_t c, Memo &memo) {
+  if (isReadWhereUsed(operand))
+    return rowElement(operand, c, memo);
+  if (!isTile(operand) || isVirtual(operand))
+    return evaluate(operand, b.rowOf(larger, r), b.colOf(larger, c), memo);
+  MmaLayout layout(cast<TileType>(operand.getType()));
+  ValueRange own = converted.lookup(operand);
+  int64_t i = (layout.rows == 1 ? 0 : r) * layout.colCount() +
+              (layout.cols == 1 ? 0 : c);
+  return layout.isPacked() ? b.half(own[i / 2], i % 2) : own[i];
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that are read where they are used
+//===----------------------------------------------------------------------===//
+
+bool nsa::cuda::isReadWhereUsed(Value tile) {
+  Operation *op = tile.getDefiningOp();
+  if (!op || !hasMmaLayout(tile.getType()) ||
+      cast<TileType>(tile.getType()).getRows() != 1)
+    return false;
+  // Loops and branches carry registers.
+  if (llvm::any_of(tile.getUsers(), [](Operation *user) {
+        return isa<scf::SCFDialect>(user->getDialect());
+      }))
+    return false;
+  if (isa<nsa::tile_gpu::LocalLoadOp>(op))
+    return true;
+  auto map = dyn_cast<MapOp>(op);
+  if (!map || cast<TileType>(map.getShapeType()).getRows() != 1)
+    return false;
+  bool readsRow = false;
+  for (Value input : map.getInputs()) {
+    bool isRow = isReadWhereUsed(input);
+    readsRow |= isRow;
+    if (!isRow && isTile(input) && !isRematerialized(input.getType()))
+      return false;
+  }
+  return readsRow;
+}
+
+SmallVector<Value> nsa::cuda::getUnused(ThreadBuilder &b, Value tile) {
+  MmaLayout layout(tile);
+  return SmallVector<Value>(layout.registers(),
+                            LLVM::PoisonOp::create(b, layout.registerType()));
+}
+
+Value nsa::cuda::loadRowPair(TileReader &in, Value row, int64_t pair) {
+  ThreadBuilder &b = in.b;
+  auto read = row.getDefiningOp<nsa::tile_gpu::LocalLoadOp>();
+  Value first = stagedAddress(
+      b, {getOffset(read.getBuffer()), in.scalar(read.getStage())},
+      b.mul(b.place().pair, 4));
+  return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
+                      MmaLayout(row).element, 2);
+}
+
+Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
+  MmaLayout layout(row);
+  auto key = [&](int64_t column) {
+    return std::tuple<Value, Value, Value>(row, {}, b.colOf(layout, column));
+  };
+  if (Value known = memo.lookup(key(c)))
+    return known;
+  if (!row.getDefiningOp<MapOp>()) {
+    Value pair = loadRowPair(*this, row, c / 2);
+    for (int64_t i = 0; i < 2; ++i)
+      memo[key(c / 2 * 2 + i)] = b.half(pair, i);
+    return memo[key(c)];
+  }
+  auto map = row.getDefiningOp<MapOp>();
+  SmallVector<Value> elements;
+  for (Value input : map.getInputs())
+    elements.push_back(mmaElement(input, layout, 0, c, memo));
+  for (auto [result, value] :
+       llvm::zip_equal(map.getResults(), runBody(map, elements)))
+    memo[{result, {}, b.colOf(layout, c)}] = value;
+  return memo[key(c)];
+}
+
+//===----------------------------------------------------------------------===//
+// Elements that are computed where they are used
+//===----------------------------------------------------------------------===//
+
+static bool isInfinity(Value value, bool isNegative) {
+  FloatAttr number;
+  return matchPattern(value, m_Constant(&number)) &&
+         number.getValue().isInfinity() &&
+         number.getValue().isNegative() == isNegative;
+}
+
+/// Of `x == -inf ? a : b`, x and b.
+static std::pair<Value, Value> matchGuard(arith::SelectOp select) {
+  auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+  if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
+      !isInfinity(compare.getRhs(), /*isNegative=*/true))
+    return {};
+  return {compare.getLhs(), select.getFalseValue()};
+}
+
+/// Whether `value` is `factor`, or that times a constant.
+static bool isMultipleOf(Value value, Value factor) {
+  auto product = value.getDefiningOp<arith::MulFOp>();
+  return value == factor || (product && product.getLhs() == factor &&
+                             matchPattern(product.getRhs(), m_Constant()));
+}
+
+/// Whether an argument of a map's body is never -inf, since another map has
+/// replaced that, maybe by infinity.
+static bool isGuarded(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto map =
+      argument ? dyn_cast<MapOp>(argument.getOwner()->getParentOp()) : MapOp();
+  if (!map)
+    return false;
+  Value input = map.getInputs()[argument.getArgNumber()];
+  auto from = input.getDefiningOp<MapOp>();
+  if (!from)
+    return false;
+  auto select = from.getYielded()[cast<OpResult>(input).getResultNumber()]
+                    .getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return false;
+  if (isInfinity(select.getFalseValue(), /*isNegative=*/false))
+    return isGuarded(select.getTrueValue());
+  auto [tested, otherwise] = matchGuard(select);
+  return tested && tested == otherwise &&
+         matchPattern(select.getTrueValue(), m_AnyZeroFloat());
+}
+
+/// Whether a value is x, or a multiple of it, less something that is not -inf,
+/// however rounded.
+static bool isLessOf(Value value, Value x) {
+  Operation *def = value.getDefiningOp();
+  if (auto either = dyn_cast_or_null<arith::SelectOp>(def))
+    return isLessOf(either.getTrueValue(), x) &&
+           isLessOf(either.getFalseValue(), x);
+  if (auto fused = dyn_cast_or_null<math::FmaOp>(def)) {
+    auto less = fused.getC().getDefiningOp<arith::NegFOp>();
+    return fused.getA() == x && matchPattern(fused.getB(), m_Constant()) &&
+           less && isGuarded(less.getOperand());
+  }
+  auto difference = dyn_cast_or_null<arith::SubFOp>(def);
+  return difference && isMultipleOf(difference.getLhs(), x) &&
+         isGuarded(difference.getRhs());
+}
+
+/// Of `x == -inf ? 0 : exp(x - y)`, the exponential if y is not -inf: then it
+/// is 0 already. Of exp2 and a multiple of x, too.
+static Value findExpOfFinite(arith::SelectOp select) {
+  auto [tested, otherwise] = matchGuard(select);
+  if (!tested || !matchPattern(select.getTrueValue(), m_AnyZeroFloat()))
+    return {};
+  Operation *exp = otherwise.getDefiningOp();
+  bool isPower = isa_and_present<math::ExpOp, math::Exp2Op>(exp);
+  return isPower && isLessOf(exp->getOperand(0), tested) ? otherwise : Value();
+}
+
+/// Whether what an operation gives is an exponent, or one that another may
+/// stand for.
+static bool isExponent(Operation &op) {
+  return llvm::any_of(op.getUsers(), [](Operation *user) {
+    return isa<math::ExpOp, math::Exp2Op>(user) ||
+           user->hasAttr(nsa::kShortcutAttr);
+  });
+}
+
+/// 2^power by the special function unit.
+static Value createExp2(ThreadBuilder &b, Value power) {
+  return LLVM::CallIntrinsicOp::create(
+             b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
+             ValueRange{power})
+      .getResult(0);
+}
+
+/// exp(x) = 2^(x log2(e)). The factor must not be folded into the difference
+/// that x often is: the rounding error of a large number times log2(e) would be
+/// one of the exponent.
+static Value createExp(ThreadBuilder &b, Value x) {
+  return createExp2(b,
+                    arith::MulFOp::create(
+                        b, x, b.constant(b.getF32Type(), 1.44269504088896341)));
+}
+
+/// What an operation of a map's body gives, in a form of its own or as a copy.
+static void runInner(ThreadBuilder &b, Operation &op, IRMapping &mapping,
+                     ArrayRef<arith::SelectOp> assumed) {
+  auto give = [&](Value value) { mapping.map(op.getResult(0), value); };
+  if (auto exp = dyn_cast<math::ExpOp>(op); exp && exp.getType().isF32())
+    return give(createExp(b, mapping.lookupOrDefault(exp.getOperand())));
+  if (auto exp = dyn_cast<math::Exp2Op>(op); exp && exp.getType().isF32())
+    return give(createExp2(b, mapping.lookupOrDefault(exp.getOperand())));
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    if (llvm::is_contained(assumed, select))
+      return give(mapping.lookupOrDefault(select.getTrueValue()));
+    if (Value value = findExpOfFinite(select))
+      return give(mapping.lookupOrDefault(value));
+  }
+  if (auto max = dyn_cast<arith::MaxNumFOp>(op))
+    return give(getMaximum(b, mapping.lookupOrDefault(max.getLhs()),
+                           mapping.lookupOrDefault(max.getRhs())));
+  Operation *copy = b.clone(op, mapping);
+  // A dot and its sum are rounded once, as on tensor cores. Exponents are not:
+  // the difference of equal scores is 0, however large they are.
+  if (!isExponent(op) && isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
+    copy->setAttr("fastmath",
+                  arith::FastMathFlagsAttr::get(
+                      b.getContext(), arith::FastMathFlags::contract));
+}
+
+IRMapping TileReader::mapOuter(MapOp op) {
+  IRMapping mapping;
+  for (Operation &inner : op.getBody().front())
+    for (Value operand : inner.getOperands())
+      if (operand.getParentRegion() != &op.getBody())
+        mapping.map(operand, scalar(operand));
+  return mapping;
+}
+
+SmallVector<Value> TileReader::runBody(MapOp op, ValueRange elements,
+                                       const llvm::SmallBitVector &wide,
+                                       ArrayRef<arith::SelectOp> assumed) {
+  Block &body = op.getBody().front();
+  IRMapping mapping = mapOuter(op);
+  mapping.map(body.getArguments(), elements);
+  for (Operation &inner : body.without_terminator())
+    runInner(b, inner, mapping, assumed);
+  SmallVector<Value> yielded;
+  for (auto [i, value] : llvm::enumerate(op.getYielded())) {
+    if (!wide.empty() && wide[i])
+      value = value.getDefiningOp<arith::TruncFOp>().getIn();
+    yielded.push_back(mapping.lookup(value));
+  }
+  return yielded;
+}
+
+Value TileReader::evaluate(Value operand, Value row, Value col, Memo &memo) {
+  auto type = dyn_cast<TileType>(operand.getType());
+  if (!type)
+    return scalar(operand);
+  if (type.getRows() == 1)
+    row = {};
+  if (type.getCols() == 1)
+    col = {};
+  std::tuple<Value, Value, Value> key(operand, row, col);
+  if (Value known = memo.lookup(key))
+    return known;
+  auto remember = [&](Value value) { return memo[key] = value; };
+
+  Operation *def = operand.getDefiningOp();
+  if (auto splat = dyn_cast<SplatOp>(def))
+    return scalar(splat.getValue());
+  if (auto range = dyn_cast<RangeOp>(def)) {
+    Value start = scalar(range.getStart());
+    Value along = range.getAxis() == 0 ? row : col;
+    return along ? remember(b.add(start, b.mul(along, range.getStep())))
+                 : start;
+  }
+  if (auto map = dyn_cast<MapOp>(def)) {
+    SmallVector<Value> elements;
+    for (Value input : map.getInputs())
+      elements.push_back(evaluate(input, row, col, memo));
+    SmallVector<Value> yielded = runBody(map, elements);
+    for (auto [result, value] : llvm::zip_equal(map.getResults(), yielded))
+      memo[{result, row, col}] = value;
+    return memo[key];
+  }
+  if (auto select = dyn_cast<arith::SelectOp>(def))
+    return remember(b.select(scalar(select.getCondition()),
+                             evaluate(select.getTrueValue(), row, col, memo),
+                             evaluate(select.getFalseValue(), row, col, memo)));
+  auto load = cast<LoadOp>(def);
+  SmallVector<Value> coordinates;
+  for (Value index : load.getIndices())
+    coordinates.push_back(evaluate(index, row, col, memo));
+  return remember(loadElement(
+      *this, load.getRef(),
+      addressOf(*this, load.getRef(), load.getIndices(), coordinates)));
+}
