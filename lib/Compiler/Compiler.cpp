@@ -58,12 +58,12 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.cpu = isCPU ? cpu.name : options.target;
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
-  // What entries there are is said where they are others.
-  static constexpr StringRef entryOptions[] = {
-      "context", training::sampleContextOption, "forward"};
+  // What entries there are is said where they are others; so are lines.
+  static constexpr StringRef unusualOptions[] = {
+      "context", training::sampleContextOption, "forward", "line-info"};
   const CompilerOptions usual;
   for (const OptionField &field : optionFields())
-    if (!llvm::is_contained(entryOptions, field.name) ||
+    if (!llvm::is_contained(unusualOptions, field.name) ||
         field.read(options) != field.read(usual))
       metadata.options.emplace_back(field.name, field.read(options));
   bool decodes = options.context != 0 || options.sampleContext != 0;

@@ -20,10 +20,12 @@
 #include "lib/Support/Text.h"
 #include "lib/Target/KernelFiles.h"
 #include "lib/Target/Passes.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/LocationSnapshot.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
 #include "nsa/Artifact/TrainingContract.h"
@@ -138,6 +140,10 @@ LogicalResult nsa::Driver::checkOptions() {
   }
   if (options.selectedForm == "masks" && options.target == "cpu") {
     messageStream << "--selected-form=masks needs a GPU; the target is cpu";
+    return failure();
+  }
+  if (options.lineInfo && !chip) {
+    messageStream << "--line-info needs a GPU; the target is cpu";
     return failure();
   }
   if (options.context != 0 && options.sampleContext != 0) {
@@ -335,6 +341,12 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
     binaryOptions.ptxas = options.ptxas;
     binaryOptions.threads = options.threads;
     binaryOptions.saveKernels = debug.saveKernels;
+    if (options.lineInfo) {
+      LLVM::DIScopeForLLVMFuncOpPassOptions scopes;
+      scopes.emissionKind = LLVM::DIEmissionKind::DebugDirectivesOnly;
+      manager.nest<ModuleOp>().addPass(
+          LLVM::createDIScopeForLLVMFuncOpPass(scopes));
+    }
     manager.addPass(createSerializeKernels(binaryOptions, cudaBinary));
     manager.addPass(createCheckPerformanceLints(performanceLints));
     manager.addPass(createVerifyPhase({Phase::Binary}));
@@ -382,10 +394,41 @@ LogicalResult nsa::Driver::savePhase(Phase phase, unsigned number) {
   return success();
 }
 
+/// Makes each operation of `kernel` one at its line of `file`, inlined into the
+/// operation of the model that it is for. Returns what the file says.
+static std::string locateInFile(tile::KernelOp kernel, const Twine &file) {
+  SmallVector<Location> places;
+  kernel.walk([&](Operation *op) { places.push_back(op->getLoc()); });
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  generateLocationsFromIR(stream, file.str(), kernel, OpPrintingFlags());
+  auto place = places.begin();
+  kernel.walk([&](Operation *op) {
+    // Of several places, the first: one of all of them has no line.
+    auto caller = (*place)->findInstanceOf<FileLineColLoc>();
+    if (op == kernel || op->getLoc() == *place)
+      op->setLoc(*place);
+    else if (caller)
+      op->setLoc(CallSiteLoc::get(op->getLoc(), caller));
+    ++place;
+  });
+  return text + "\n";
+}
+
 LogicalResult nsa::Driver::saveKernels() {
   SmallVector<Operation *> kernels;
-  for (auto kernel : module->getOps<tile::KernelOp>())
+  for (auto kernel : module->getOps<tile::KernelOp>()) {
     kernels.push_back(kernel);
+    if (!options.lineInfo)
+      continue;
+    // Positions count lines that are not broken.
+    std::string text = locateInFile(kernel, kernel.getSymName() + ".tile.mlir");
+    if (llvm::Error error = saveKernelFile(
+            debug.saveKernels, kernel.getSymName(), "tile.mlir", text))
+      return kernel.emitError(llvm::toString(std::move(error)));
+  }
+  if (options.lineInfo)
+    return success();
   return debug.saveKernels.empty()
              ? success()
              : saveKernelIR(debug.saveKernels, kernels, "tile.mlir");

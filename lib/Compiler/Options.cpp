@@ -130,6 +130,9 @@ const std::vector<OptionField> &nsa::optionFields() {
        {"none", "cheap", "block"}},
       {"recompute-budget", &Options::recomputeBudget,
        "MiB that values kept for backward may need: no more than that takes is "
-       "computed again; 0 is no limit"}};
+       "computed again; 0 is no limit"},
+      {"line-info", &Options::lineInfo,
+       "For a GPU: note lines of the model and of NAME.tile.mlir (see "
+       "--save-kernels) in the code, for ncu and cuda-gdb"}};
   return fields;
 }

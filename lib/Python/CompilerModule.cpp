@@ -196,7 +196,7 @@ std::string describeOptions() {
   for (const OptionField &field : optionFields()) {
     std::string value = field.read(defaults);
     if (std::holds_alternative<bool CompilerOptions::*>(field.member))
-      value = "False";
+      value = value == "true" ? "False" : "True";
     else if (std::holds_alternative<
                  std::vector<std::string> CompilerOptions::*>(field.member))
       value = value.empty() ? "[]" : "['" + value + "']";

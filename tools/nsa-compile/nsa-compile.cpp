@@ -41,9 +41,11 @@ struct Options {
 
 } // namespace
 
-/// A flag for what is on unless it is turned off.
+/// A flag that turns off what is on without it, or the other way around.
 static CLI::Option *addField(CLI::App &app, const OptionField &field,
                              bool &value) {
+  if (!value)
+    return app.add_flag("--" + field.name, value, field.help);
   return app.add_flag_callback(
       "--no-" + field.name, [&value] { value = false; }, field.help);
 }
@@ -74,6 +76,7 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   for (const OptionField &field : optionFields())
     std::visit([&](auto member) { addField(app, field, compiler.*member); },
                field.member);
+  app.add_flag("-g", compiler.lineInfo, "The same as --line-info");
   app.add_option("--ptxas", compiler.ptxas,
                  "For a GPU: the program ptxas, or none to leave PTX to the "
                  "driver [that of $CUDA_HOME, of the PATH or, if "

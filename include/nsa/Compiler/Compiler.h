@@ -25,6 +25,9 @@ struct CompilerOptions {
   /// For a GPU: the program ptxas, which makes a cubin. Empty: the artefact has
   /// PTX, which the driver of the machine that runs it compiles.
   std::string ptxas;
+  /// For a GPU: whether code says which lines of the model and of its kernels
+  /// over tiles it is for. The instructions do not depend on it.
+  bool lineInfo = false;
   /// The processor: "x86-64-v2", "x86-64-v3", "x86-64-v4", or "native" for the
   /// one that compiles.
   std::string cpu = "x86-64-v3";

@@ -96,8 +96,10 @@ Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
   std::string arch = ("-arch=" + chip.name).str();
   std::string split =
       "--split-compile=" + std::to_string(std::max(threads, 1u));
-  const StringRef arguments[] = {ptxas, arch, "-O3",  "-v",
-                                 split, "-o", output, input};
+  SmallVector<StringRef> arguments = {ptxas, arch, "-O3",  "-v",
+                                      split, "-o", output, input};
+  if (ptx.contains("\n\t.loc\t"))
+    arguments.push_back("-lineinfo");
   const std::optional<StringRef> redirects[] = {"", StringRef(log),
                                                 StringRef(log)};
   std::string message;

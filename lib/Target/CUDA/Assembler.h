@@ -39,7 +39,8 @@ void parseAssemblerLog(llvm::StringRef log, Assembly &assembly);
 llvm::Error checkLaunchRegisters(const Assembly &assembly,
                                  const llvm::StringMap<uint64_t> &expected);
 
-/// Runs the program `ptxas` on PTX text. Fails with what it printed.
+/// Runs the program `ptxas` on PTX text. Where that has line information, so
+/// has the cubin. Fails with what it printed.
 llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
                                   const CUDAChip &chip, unsigned threads);
 
