@@ -13,20 +13,13 @@
 
 using namespace llvm;
 
-static std::string getKey(const Module &module, StringRef processor) {
-  SmallString<0> bitcode;
-  raw_svector_ostream stream(bitcode);
-  WriteBitcodeToFile(module, stream);
-  SHA256 hash;
-  // NSA_CODE_GENERATORS is a hash of their sources. The number is that of the
-  // layout of files.
-  for (StringRef part : {StringRef("2"), StringRef(LLVM_VERSION_STRING),
-                         StringRef(NSA_CODE_GENERATORS), processor}) {
-    hash.update(part);
-    hash.update(StringRef("\0", 1));
-  }
-  hash.update(bitcode);
-  return toHex(hash.final(), /*LowerCase=*/true);
+static std::string getKey(function_ref<void(raw_ostream &)> writeInputs) {
+  SmallString<0> inputs;
+  raw_svector_ostream stream(inputs);
+  // The number is that of the layout of files.
+  stream << '2' << '\0';
+  writeInputs(stream);
+  return toHex(SHA256::hash(arrayRefFromStringRef(inputs)), /*LowerCase=*/true);
 }
 
 static std::string getChecksum(StringRef code) {
@@ -43,7 +36,7 @@ static std::optional<std::string> readChecked(StringRef code, StringRef key) {
 }
 
 Expected<std::string>
-nsa::generateOnce(const Module &module, StringRef processor,
+nsa::generateOnce(function_ref<void(raw_ostream &)> writeInputs,
                   function_ref<Expected<std::string>()> generate,
                   function_ref<void(const std::string &)> warn) {
   const char *folder = std::getenv("NSA_KERNEL_CACHE");
@@ -52,7 +45,7 @@ nsa::generateOnce(const Module &module, StringRef processor,
   if (Status status = openOwnFolder(folder, "the folder in NSA_KERNEL_CACHE,");
       !status)
     return createStringError(status.message());
-  std::string key = getKey(module, processor);
+  std::string key = getKey(writeInputs);
   // What pruneCache takes for its own.
   std::string path = std::string(folder) + "/llvmcache-" + key;
   Result<bool> exists = fileExists(path);
@@ -65,7 +58,8 @@ nsa::generateOnce(const Module &module, StringRef processor,
         return std::move(*code);
     warn((contents ? "'" + path + "' is damaged" : contents.message()) +
          "; its code is generated again");
-    sys::fs::remove(path);
+    if (std::error_code error = sys::fs::remove(path))
+      return createStringError(error, "cannot remove '" + path + "'");
   }
   Expected<std::string> code = generate();
   if (!code)
@@ -79,4 +73,18 @@ nsa::generateOnce(const Module &module, StringRef processor,
   policy.MaxSizeBytes = uint64_t(2) << 30;
   pruneCache(folder, policy);
   return code;
+}
+
+Expected<std::string>
+nsa::generateOnce(const Module &module, StringRef processor,
+                  function_ref<Expected<std::string>()> generate,
+                  function_ref<void(const std::string &)> warn) {
+  auto writeInputs = [&](raw_ostream &inputs) {
+    // NSA_CODE_GENERATORS is a hash of their sources.
+    for (StringRef part : {StringRef(LLVM_VERSION_STRING),
+                           StringRef(NSA_CODE_GENERATORS), processor})
+      inputs << part << '\0';
+    WriteBitcodeToFile(module, inputs);
+  };
+  return generateOnce(writeInputs, generate, warn);
 }

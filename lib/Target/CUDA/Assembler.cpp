@@ -1,6 +1,7 @@
 //===- Assembler.cpp - PTX to a cubin -------------------------------------===//
 
 #include "lib/Target/CUDA/Assembler.h"
+#include "lib/Target/ObjectCache.h"
 #include "lib/Target/TemporaryDirectory.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -82,24 +83,21 @@ Error nsa::checkLaunchRegisters(const Assembly &assembly,
   return Error::success();
 }
 
-Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
-                                      const CUDAChip &chip, unsigned threads) {
-  TemporaryDirectory directory("nsa-ptxas");
+/// Runs ptxas with these options; what it prints and the cubin.
+static Expected<std::pair<std::string, std::string>>
+runAssembler(StringRef ptxas, ArrayRef<StringRef> options, StringRef ptx) {
+  nsa::TemporaryDirectory directory("nsa-ptxas");
   if (std::error_code error = directory.getError())
     return createStringError(error, "cannot create a temporary directory");
   std::string input = directory.getFile("kernels.ptx");
   std::string output = directory.getFile("kernels.cubin");
   std::string log = directory.getFile("log");
-  if (Error error = writeFile(input, ptx))
+  if (Error error = nsa::writeFile(input, ptx))
     return error;
 
-  std::string arch = ("-arch=" + chip.name).str();
-  std::string split =
-      "--split-compile=" + std::to_string(std::max(threads, 1u));
-  SmallVector<StringRef> arguments = {ptxas, arch, "-O3",  "-v",
-                                      split, "-o", output, input};
-  if (ptx.contains("\n\t.loc\t"))
-    arguments.push_back("-lineinfo");
+  SmallVector<StringRef> arguments = {ptxas};
+  append_range(arguments, options);
+  arguments.append({"-o", output, input});
   const std::optional<StringRef> redirects[] = {"", StringRef(log),
                                                 StringRef(log)};
   std::string message;
@@ -116,10 +114,39 @@ Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
                             /*RequiresNullTerminator=*/false);
   if (std::error_code error = cubin.getError())
     return createStringError(error, "cannot read what ptxas wrote");
+  return std::pair(text.str(), (*cubin)->getBuffer().str());
+}
+
+Expected<nsa::Assembly>
+nsa::assemble(StringRef ptxas, StringRef ptx, const CUDAChip &chip,
+              unsigned threads, function_ref<void(const std::string &)> warn) {
+  std::string arch = ("-arch=" + chip.name).str();
+  std::string split =
+      "--split-compile=" + std::to_string(std::max(threads, 1u));
+  SmallVector<StringRef> options = {arch, "-O3", "-v", split};
+  if (ptx.contains("\n\t.loc\t"))
+    options.push_back("-lineinfo");
+  auto writeInputs = [&](raw_ostream &inputs) {
+    inputs << getAssemblerVersion(ptxas) << '\0' << join(options, " ") << '\0'
+           << ptx;
+  };
+  // The cache keeps the number of bytes of the log, the log and the cubin.
+  auto generate = [&]() -> Expected<std::string> {
+    auto made = runAssembler(ptxas, options, ptx);
+    if (!made)
+      return made.takeError();
+    return utostr(made->first.size()) + '\n' + made->first + made->second;
+  };
+  Expected<std::string> made = generateOnce(writeInputs, generate, warn);
+  if (!made)
+    return made.takeError();
+  StringRef rest = *made;
+  size_t logBytes = 0;
+  rest.consumeInteger(10, logBytes);
+  StringRef cubin = rest.drop_front(1 + logBytes);
   Assembly assembly;
-  StringRef bytes = (*cubin)->getBuffer();
-  assembly.cubin.assign(bytes.begin(), bytes.end());
-  parseAssemblerLog(text, assembly);
+  assembly.cubin.assign(cubin.begin(), cubin.end());
+  parseAssemblerLog(rest.substr(1, logBytes), assembly);
   return assembly;
 }
 

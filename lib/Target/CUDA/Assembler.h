@@ -39,10 +39,11 @@ void parseAssemblerLog(llvm::StringRef log, Assembly &assembly);
 llvm::Error checkLaunchRegisters(const Assembly &assembly,
                                  const llvm::StringMap<uint64_t> &expected);
 
-/// Runs the program `ptxas` on PTX text. Where that has line information, so
-/// has the cubin. Fails with what it printed.
-llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
-                                  const CUDAChip &chip, unsigned threads);
+/// Runs the program `ptxas` on PTX text, unless the cache has what it makes of
+/// it. Where the text has line information, so has the cubin. Fails with what it printed. `warn` is told what is wrong with the cache.
+llvm::Expected<Assembly>
+assemble(llvm::StringRef ptxas, llvm::StringRef ptx, const CUDAChip &chip,
+         unsigned threads, llvm::function_ref<void(const std::string &)> warn);
 
 /// What the program `ptxas` says of its version; empty if it cannot be run.
 std::string getAssemblerVersion(llvm::StringRef ptxas);

@@ -132,13 +132,13 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
       texts[kernel.getSymName().str()] =
           printKernel(optimized, kernel.getSymName());
   };
+  auto warn = [&](const std::string &text) { module.emitWarning(text); };
   llvm::function_ref<void(const llvm::Module &)> onOptimized;
   if (!saveTo.empty())
     onOptimized = keepTexts;
   if (llvm::Error crash = runGuarded([&] {
         llvm::Expected<std::string> ptx =
-            emitPTX(*code, chip, onOptimized,
-                    [&](const std::string &text) { module.emitWarning(text); });
+            emitPTX(*code, chip, onOptimized, warn);
         if (ptx)
           binary.ptx = std::move(*ptx);
         else
@@ -155,14 +155,14 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
     return binary;
   }
   llvm::Expected<Assembly> assembly =
-      assemble(ptxas, binary.ptx, chip, threads);
+      assemble(ptxas, binary.ptx, chip, threads, warn);
   if (assembly && liftRegisterLimits(binary.ptx, assembly->kernels))
-    assembly = assemble(ptxas, binary.ptx, chip, threads);
+    assembly = assemble(ptxas, binary.ptx, chip, threads, warn);
   if (!assembly) {
     // It does not say which kernels it means.
     for (const auto &[kernel, text] : splitPTX(binary.ptx))
       if (llvm::Expected<Assembly> own = assemble(
-              ptxas, withSharedMemory(text, binary.ptx), chip, threads);
+              ptxas, withSharedMemory(text, binary.ptx), chip, threads, warn);
           !own) {
         llvm::consumeError(own.takeError());
         resources[kernel].hasFailed = true;

@@ -101,7 +101,8 @@ TEST(Assembler, KernelsWithSetmaxnreg_StartWithMaxnreg) {
 
 TEST(Assembler, NoAssembler_IsAnError) {
   llvm::Expected<Assembly> assembly =
-      assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1);
+      assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1,
+               [](const std::string &) {});
   ASSERT_FALSE(assembly);
   EXPECT_TRUE(contains(llvm::toString(assembly.takeError()), "/nowhere/ptxas"));
 }

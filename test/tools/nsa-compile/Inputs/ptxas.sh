@@ -2,10 +2,10 @@
 # Stands in for ptxas: an empty result, and for every kernel the log of one that
 # spills $SPILLS bytes (only $SPILLING, if that names one) and, with $SERIALISED,
 # a code such as C7510, of one whose products wait. With
-# $CALLS only kernels spill that may not have all registers, and the limits of
-# registers are added to that file. With $THREADS only kernels of more threads
-# spill.
-[ "$1" = --version ] && exec echo "stand-in, release 1"
+# $LIMITED only kernels spill that may not have all registers, with $THREADS only
+# kernels of more threads. Calls are added to the file $CALLS, with the limits of
+# registers.
+[ "$1" = --version ] && exec echo "stand-in, release 1 $SPILLS $SPILLING $SERIALISED $LIMITED $THREADS"
 while [ $# -gt 1 ]; do
   [ "$1" = -o ] && echo cubin > "$2"
   shift
@@ -21,7 +21,7 @@ awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name);
 while read -r name limit threads; do
   spills=${SPILLS:-0}
   [ -z "$THREADS" ] || [ "$threads" -gt "$THREADS" ] || spills=0
-  if [ -n "$CALLS" ]; then
+  if [ -n "$LIMITED" ]; then
     case $limit in 255 | none) spills=0 ;; esac
   fi
   [ -z "$SPILLING" ] || [ "$SPILLING" = "$name" ] || spills=0
