@@ -75,7 +75,8 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     one after the other are one matrix.
 
     The op is closed under differentiation: for `y = x . w^T` it is
-    `dx = dy . w`, and `dw = dy^T . x` with `result_type = f32`.
+    `dx = dy . w`, and `dw = dy^T . x` with `result_type = f32`, of `dy` in the
+    type of the operands.
 
     Example:
 

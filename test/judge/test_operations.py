@@ -44,6 +44,18 @@ def test_every_declared_operation_has_a_rule_and_is_tried():
     assert set(DIFFERENTIABLE) == {name for name in rules.RULES if declared[name].differentiable}
 
 
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_gradient_of_a_wider_product_is_rounded_to_its_factors(element):
+    """Of one weight, whose gradient is a sum over so many rows that the errors of all add up."""
+    for number in range(12):
+        b = generate.Builder(make_rng("wider", number), element)
+        x, weight = b.normal(512, 2), b.normal(1, 2)
+        b.program.results = b.op("nn.matmul", lhs=x, rhs=weight, transpose_rhs=True, result_type="f32")
+        b.program.wanted, b.program.seed = [x, weight], b.rng.standard_normal((512, 1)).astype(np.float32)
+        problem = judge.judge(b.program, EXECUTORS[0], SEED)
+        assert problem is None, f"NSA_TEST_SEED={SEED}, number {number}: {problem}"
+
+
 # --- The rules ---------------------------------------------------------------
 
 
