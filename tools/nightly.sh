@@ -25,6 +25,7 @@ judge() {
 check "judge" judge
 check "end-to-end: markov" bash test/e2e/markov.sh
 check "end-to-end: m7c" bash test/e2e/m7c.sh
+check "reliability of tools that lie" test/reliability.sh --self-test
 check "wrong input" env NSA_TEST_SUITE=full python3 test/invalid/check.py build/bin build/invalid
 check "PyTorch" test/check-torch.sh
 check "lm-eval" test/check-hf.sh
