@@ -53,10 +53,10 @@ check "layering" test/check-layering.sh
 check "documentation" tools/docs.py check
 check "lessons" test/check-lessons.py
 judge() {
-  local python
-  python=$(test/python-env.sh) || python=/usr/bin/python3
+  local python parallel=(-n 2)
+  python=$(test/python-env.sh) || python=/usr/bin/python3 parallel=()
   OMP_NUM_THREADS=1 NSA_JUDGE_COUNT=1 NSA_JUDGE_EMULATED=1 NSA_JUDGE_PROGRAMS=12 NSA_JUDGE_TRAINING=6 \
-    "$python" -m pytest -q -rs test/judge
+    "$python" -m pytest -q -rs "${parallel[@]}" test/judge
 }
 # Many wait for time-outs.
 check "unit tests" ctest --test-dir build --output-on-failure -j3

@@ -53,6 +53,11 @@ def blocks_of(length, block, stride):
 # --- Packed sequences --------------------------------------------------------
 
 
+def einsum(subscripts, lhs, rhs):
+    """By a product of matrices, where NumPy's own loops take long."""
+    return np.einsum(subscripts, lhs, rhs, optimize=True)
+
+
 def sequences(start):
     """Row, first token and length of each."""
     for b, row in enumerate(start):
@@ -117,10 +122,10 @@ def compress_one(c, kind, block, stride, x, *parameters):
     u = gather_blocks(x, block, stride, positions)
     if weight is None:
         return (u.reshape(*u.shape[:3], block, x.shape[3]).mean(3),)
-    z = np.einsum("bihr,hre->bihe", u, weight)
+    z = einsum("bihr,hre->bihe", u, weight)
     if output_weight is None:
         return (z,)
-    return (np.einsum("bihc,hce->bihe", c.inner(z * sigmoid(z)), output_weight),)
+    return (einsum("bihc,hce->bihe", c.inner(z * sigmoid(z)), output_weight),)
 
 
 def compress_backward_one(c, kind, block, stride, dy, x, *parameters):
@@ -133,11 +138,11 @@ def compress_backward_one(c, kind, block, stride, dy, x, *parameters):
     else:
         dz = dy
         if output_weight is not None:
-            z = np.einsum("bihr,hre->bihe", u, weight)
-            grads.append(np.einsum("bihc,bihe->hce", c.inner(z * sigmoid(z)), dy))
-            dz = c.inner(np.einsum("bihe,hce->bihc", dy, output_weight) * silu_slope(z))
-        grads.insert(0, np.einsum("bihr,bihe->hre", u, dz))
-        du = np.einsum("bihe,hre->bihr", dz, weight).reshape(b, dy.shape[1], h, block, d)
+            z = einsum("bihr,hre->bihe", u, weight)
+            grads.append(einsum("bihc,bihe->hce", c.inner(z * sigmoid(z)), dy))
+            dz = c.inner(einsum("bihe,hce->bihc", dy, output_weight) * silu_slope(z))
+        grads.insert(0, einsum("bihr,bihe->hre", u, dz))
+        du = einsum("bihe,hre->bihr", dz, weight).reshape(b, dy.shape[1], h, block, d)
         if positions is not None:
             grads.append(du.sum((0, 1)))
     dx = np.zeros_like(x)
@@ -204,7 +209,7 @@ def make_mask(visible, q, k, indices, t=None):
 
 
 def probabilities(c, q, k, mask, scale, lse=None):
-    s = np.einsum("bhtd,bhud->bhtu", q.transpose(0, 2, 1, 3), group(k, q.shape[2])) * scale
+    s = einsum("bhtd,bhud->bhtu", q.transpose(0, 2, 1, 3), group(k, q.shape[2])) * scale
     s = np.where(mask, c.sum(s, np.abs(s)), -np.inf)
     if lse is None:
         top = s.max(-1, initial=-np.inf)
@@ -217,19 +222,19 @@ def probabilities(c, q, k, mask, scale, lse=None):
 
 def attend(c, visible, scale, q, k, v, indices=None, t=None):
     p, lse = probabilities(c, q, k, make_mask(visible, q, k, indices, t), scale)
-    return np.einsum("bhtu,bhud->bthd", c.inner(p), group(v, q.shape[2])), lse
+    return einsum("bhtu,bhud->bthd", c.inner(p), group(v, q.shape[2])), lse
 
 
 def attend_backward(c, visible, scale, do, q, k, v, o, lse, indices=None):
     heads, kv_heads = q.shape[2], k.shape[2]
     p, _ = probabilities(c, q, k, make_mask(visible, q, k, indices), scale, lse)
     do_h, q_h, v_h = do.transpose(0, 2, 1, 3), q.transpose(0, 2, 1, 3), group(v, heads)
-    dp = np.einsum("bhtd,bhud->bhtu", do_h, v_h)
+    dp = einsum("bhtd,bhud->bhtu", do_h, v_h)
     size = np.abs(do * o).sum(-1).transpose(0, 2, 1)[..., None]
     ds = c.inner(p * c.sum(dp - (do * o).sum(-1).transpose(0, 2, 1)[..., None], size + np.abs(dp))) * scale
-    return (np.einsum("bhtu,bhud->bthd", ds, group(k, heads)),
-            ungroup(np.einsum("bhtu,bhtd->bhud", ds, q_h), kv_heads),
-            ungroup(np.einsum("bhtu,bhtd->bhud", c.inner(p), do_h), kv_heads))
+    return (einsum("bhtu,bhud->bthd", ds, group(k, heads)),
+            ungroup(einsum("bhtu,bhtd->bhud", ds, q_h), kv_heads),
+            ungroup(einsum("bhtu,bhtd->bhud", c.inner(p), do_h), kv_heads))
 
 
 def key_axis(visible):

@@ -63,9 +63,14 @@ class Errors(Exact):
         self.kind = "f32"
 
     def _relative(self, x, amount):
-        # Rounding does the same to equal numbers: where a row is read often, its errors add up.
-        values, index = np.unique(x, return_inverse=True)
-        return x * (1 + amount * self.rng.uniform(-1, 1, values.shape)[index].reshape(np.shape(x)))
+        # Rounding does the same to equal numbers: where a row is read often, its errors add up. So they are hashes of
+        # the numbers (the finalizer of SplitMix64).
+        numbers = np.asarray(x, np.float64).reshape(-1) + 0.0  # one zero
+        bits = numbers.view(np.uint64) ^ self.rng.integers(1 << 64, dtype=np.uint64)
+        bits = (bits ^ (bits >> 30)) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> 27)) * np.uint64(0x94D049BB133111EB)
+        uniform = ((bits ^ (bits >> 31)) >> 11) * 2.0**-52 - 1
+        return x * (1 + amount * uniform.reshape(np.shape(x)))
 
     def inner(self, x):
         kind = self.narrow or self.kind
