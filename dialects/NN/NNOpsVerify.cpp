@@ -8,7 +8,6 @@
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
-#include "llvm/ADT/APSInt.h"
 
 using namespace mlir;
 using namespace nsa;

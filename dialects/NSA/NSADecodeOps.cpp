@@ -2,7 +2,6 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/NSAOps.h"
-#include "dialects/NSA/NSASpellings.h"
 
 #include "mlir/IR/Builders.h"
 

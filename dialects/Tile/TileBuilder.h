@@ -234,9 +234,6 @@ public:
   /// The tile in another element type; the tile itself if it has it already.
   mlir::Value convertTo(mlir::Value tile, mlir::Type elementType);
   mlir::Value toF32(mlir::Value tile) { return convertTo(tile, f32()); }
-  mlir::Value fromF32(mlir::Value tile, mlir::Type elementType) {
-    return convertTo(tile, elementType);
-  }
 
   /// acc + op(a) op(b). If one of a and b is f32 and the other narrower, the
   /// f32 one is rounded to the narrower type first.

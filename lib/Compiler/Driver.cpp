@@ -32,7 +32,6 @@
 #include "nsa/Compiler/Options.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/FormatAdapters.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"

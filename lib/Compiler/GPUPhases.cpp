@@ -2,7 +2,6 @@
 
 #include "lib/Compiler/GPUPhases.h"
 #include "lib/Target/Passes.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Pipelines/Pipelines.h"

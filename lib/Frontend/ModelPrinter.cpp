@@ -1,12 +1,10 @@
 //===- ModelPrinter.cpp - a model as text ---------------------------------===//
 
 #include "dialects/NN/NNModuleOps.h"
-#include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
 #include "lib/Frontend/ModelBuilder.h"
 #include "lib/Support/LineBreaks.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

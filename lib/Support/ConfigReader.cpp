@@ -16,7 +16,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 
 using namespace nsa;

@@ -2,7 +2,6 @@
 
 #include "lib/Support/LayerKinds.h"
 
-#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <string_view>

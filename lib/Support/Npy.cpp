@@ -305,8 +305,3 @@ std::string nsa::formatNpy(NpyType type, const std::vector<uint64_t> &shape,
     contents.append(static_cast<const char *>(data), bytes);
   return contents;
 }
-
-Status nsa::writeNpy(const std::string &path, NpyType type,
-                     const std::vector<uint64_t> &shape, const void *data) {
-  return writeFileAtomically(path, formatNpy(type, shape, data));
-}

@@ -56,10 +56,6 @@ Result<NpyArray> readNpy(const std::string &path);
 std::string formatNpy(NpyType type, const std::vector<uint64_t> &shape,
                       const void *data);
 
-/// Writes a file, whole or not at all.
-Status writeNpy(const std::string &path, NpyType type,
-                const std::vector<uint64_t> &shape, const void *data);
-
 /// "2x3x4", or "scalar".
 std::string shapeText(const std::vector<uint64_t> &shape);
 

@@ -2,8 +2,6 @@
 
 #include "lib/Support/Stages.h"
 
-#include <algorithm>
-
 using namespace nsa;
 
 const std::vector<StageKey> &nsa::stageKeys() {

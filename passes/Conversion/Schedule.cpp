@@ -1,7 +1,6 @@
 //===- Schedule.cpp - ways to cut one kernel ------------------------------===//
 
 #include "passes/Conversion/Schedule.h"
-#include "llvm/ADT/StringExtras.h"
 #include <cassert>
 
 using namespace nsa;

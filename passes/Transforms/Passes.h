@@ -34,9 +34,6 @@ inline constexpr int64_t kDefaultLogitsMiB = 256;
 inline constexpr int64_t kMaxLogitsMiB = int64_t(1) << 40;
 inline constexpr int64_t kMaxChunks = 8;
 
-/// The policy called "none", "cheap" or "block".
-std::optional<RecomputePolicy> parseRecomputePolicy(llvm::StringRef name);
-
 /// The phases of compilation, in order.
 enum class Phase {
   Precision,

@@ -9,7 +9,6 @@
 #include "passes/Transforms/RecomputePlan.h"
 
 #include "mlir/IR/Remarks.h"
-#include "llvm/ADT/StringSwitch.h"
 
 #define DEBUG_TYPE "nsa-recompute"
 
@@ -20,14 +19,6 @@ namespace nsa {
 
 using namespace mlir;
 using namespace nsa;
-
-std::optional<RecomputePolicy> nsa::parseRecomputePolicy(StringRef name) {
-  return llvm::StringSwitch<std::optional<RecomputePolicy>>(name)
-      .Case("none", RecomputePolicy::None)
-      .Case("cheap", RecomputePolicy::Cheap)
-      .Case("block", RecomputePolicy::Block)
-      .Default(std::nullopt);
-}
 
 namespace {
 

@@ -3,7 +3,6 @@
 #include "nsa/Runtime/ArtifactCache.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
-#include "lib/Support/Process.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/Artifact.h"
 

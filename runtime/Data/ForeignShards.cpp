@@ -1,7 +1,6 @@
 //===- ForeignShards.cpp - token files of other projects ------------------===//
 
 #include "runtime/Data/ForeignShards.h"
-#include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "runtime/Data/MegatronIndex.h"
 

@@ -10,8 +10,6 @@
 #include "runtime/Data/Tokenizer.h"
 #include "runtime/Data/Verifier.h"
 
-#include <algorithm>
-
 namespace nsa {
 
 static Error noSplit(const std::string &name) {

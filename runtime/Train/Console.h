@@ -49,8 +49,6 @@ public:
   /// On a live console, says what takes time until the next line.
   void busy(const std::string &what);
 
-  bool isLive() const { return live; }
-
   /// See RecordFile::finish.
   Status finish() const { return log ? log->finish() : Status(); }
 

@@ -2,7 +2,6 @@
 
 #include "runtime/Train/SampleText.h"
 #include "lib/Support/Philox.h"
-#include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 
 #include "runtime/Train/StepProfile.h"
 #include "lib/Support/Json.h"
-#include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/ToolOptions.h"
 #include "mlir/IR/DialectRegistry.h"
-#include "mlir/Support/LogicalResult.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 
 int main(int argc, char **argv) {

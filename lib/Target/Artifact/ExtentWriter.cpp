@@ -6,7 +6,6 @@
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTOps.h"
 #include "nsa/Artifact/Format.h"
-#include "nsa/Artifact/GemmWorkspace.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

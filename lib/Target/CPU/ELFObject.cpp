@@ -2,7 +2,6 @@
 
 #include "lib/Target/CPU/ELFObject.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/ELF.h"
 
 using namespace llvm;

@@ -25,9 +25,6 @@ public:
 
   llvm::ArrayRef<mlir::Value> getInputs() const { return inputs; }
   llvm::ArrayRef<mlir::Value> getOutputs() const { return outputs; }
-  llvm::ArrayRef<ElementwiseOpInterface> getElementwise() const {
-    return elementwise;
-  }
   /// The operations that are not elementwise: at most one, or several that
   /// share an iteration space.
   llvm::ArrayRef<mlir::Operation *> getRoots() const { return roots; }

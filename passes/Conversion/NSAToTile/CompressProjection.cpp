@@ -12,7 +12,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Conversion/NNToTile/NNToTile.h"
 #include "passes/Conversion/NSAToTile/CompressKernels.h"
 
 using namespace mlir;

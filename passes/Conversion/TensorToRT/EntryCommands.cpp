@@ -1,6 +1,5 @@
 //===- EntryCommands.cpp - the commands of an entry -----------------------===//
 
-#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/NN/NNOptimizers.h"
 #include "passes/Conversion/TensorToRT/EntryBuilder.h"
 

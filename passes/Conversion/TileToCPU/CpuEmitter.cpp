@@ -6,7 +6,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Remarks.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
 #include "passes/Support/Debug.h"
 
 #define DEBUG_TYPE "nsa-tile-to-cpu"

@@ -1,6 +1,7 @@
 //===- NpyTest.cpp - NumPy array files ------------------------------------===//
 
 #include "lib/Support/Npy.h"
+#include "lib/Support/Files.h"
 #include "test/unit/Expect.h"
 #include "test/unit/TempDir.h"
 
@@ -29,7 +30,8 @@ void expectError(const std::string &contents, const std::string &part) {
 TEST(Npy, Written_ReadsBack) {
   TempDir dir;
   std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  ASSERT_TRUE(writeNpy(dir / "a.npy", NpyType::F4, {2, 3}, values.data()).ok());
+  std::string contents = formatNpy(NpyType::F4, {2, 3}, values.data());
+  ASSERT_TRUE(writeFileAtomically(dir / "a.npy", contents).ok());
   NpyArray array = take(readNpy(dir / "a.npy"));
   EXPECT_EQ(array.type, NpyType::F4);
   EXPECT_EQ(array.shape, (std::vector<uint64_t>{2, 3}));
