@@ -61,6 +61,10 @@ inline constexpr llvm::StringLiteral kRefusedAttr = "nsa.refused";
 inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
     "nsa.refused_schedules";
 
+/// Attribute of a module, a dictionary: for kernels by what their names begin
+/// with, the stages of the loops that copy ahead. Of a kernel, an i64.
+inline constexpr llvm::StringLiteral kStagesAttr = "nsa.stages";
+
 /// Attribute of an arith.select in the body of a map, a unit: its values are
 /// the same but for their rounding. The second one is right everywhere; the
 /// first one, where the condition holds, takes less time.

@@ -40,7 +40,19 @@ static constexpr llvm::StringRef kKernelAttrs[] = {
     nsa::kPrefetchAttr,         nsa::kLateDependentsAttr,
     nsa::kShortcutAttr,         nsa::kScheduleAttr,
     nsa::kLastScheduleAttr,     nsa::kRefusedAttr,
-    nsa::kRefusedSchedulesAttr};
+    nsa::kRefusedSchedulesAttr, nsa::kStagesAttr};
+
+/// Of one kernel, or of several by name.
+static bool isStages(mlir::Attribute attribute) {
+  if (auto names = llvm::dyn_cast<mlir::DictionaryAttr>(attribute))
+    return llvm::all_of(names, [](mlir::NamedAttribute name) {
+      return !llvm::isa<mlir::DictionaryAttr>(name.getValue()) &&
+             isStages(name.getValue());
+    });
+  auto stages = llvm::dyn_cast<mlir::IntegerAttr>(attribute);
+  return stages && stages.getType().isSignlessInteger(64) &&
+         stages.getInt() >= 1 && stages.getInt() <= 8;
+}
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
@@ -54,6 +66,10 @@ nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
            << kSelectBlocksAttr
            << "` must be an array<i64> of numbers that are at least 0";
   }
+  if (attribute.getName() == kStagesAttr && !isStages(attribute.getValue()))
+    return op->emitError("attribute `")
+           << kStagesAttr
+           << "` must be a number from 1 to 8, or a dictionary of such";
   if (attribute.getName() == kExtentsAttr &&
       !ExtentTable::isTable(attribute.getValue()))
     return op->emitError("attribute `")

@@ -220,6 +220,21 @@ static void noteSchedule(tile::KernelOp kernel,
     kernel->setAttr(kLastScheduleAttr, builder.getUnitAttr());
 }
 
+/// What the model says of the kernel, by the longest name that its own begins
+/// with.
+static void noteStages(tile::KernelOp kernel, ModuleOp module) {
+  auto stages = module->getAttrOfType<DictionaryAttr>(kStagesAttr);
+  size_t longest = 0;
+  for (NamedAttribute each :
+       stages ? stages.getValue() : ArrayRef<NamedAttribute>()) {
+    StringRef name = each.getName().getValue();
+    if (name.size() <= longest || !kernel.getSymName().starts_with(name))
+      continue;
+    longest = name.size();
+    kernel->setAttr(kStagesAttr, each.getValue());
+  }
+}
+
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
@@ -278,6 +293,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   if (!inPlace.empty())
     kernel->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
   noteSchedule(kernel, spec.schedule);
+  noteStages(kernel, module);
   if (int64_t own =
           spec.schedule.minBlocks ? spec.schedule.minBlocks : spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(own));

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Transforms/Passes.h"
+#include "dialects/Interfaces/AttributeNames.h"
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringSet.h"
@@ -40,6 +41,7 @@ struct VerifyPhasePass : nsa::impl::VerifyPhaseBase<VerifyPhasePass> {
   LogicalResult checkNoTrainingMarks();
   LogicalResult checkPersistentTensors();
   LogicalResult checkPlanned();
+  LogicalResult checkStages();
 };
 
 } // namespace
@@ -262,6 +264,28 @@ LogicalResult VerifyPhasePass::checkPlanned() {
   return success(ok);
 }
 
+/// What the model says of stages is of some kernel.
+LogicalResult VerifyPhasePass::checkStages() {
+  auto stages = getOperation()->getAttrOfType<DictionaryAttr>(kStagesAttr);
+  if (!stages)
+    return success();
+  llvm::StringSet<> names;
+  getOperation().walk([&](Operation *op) {
+    if (isKernel(op))
+      names.insert(SymbolTable::getSymbolName(op).getValue());
+  });
+  for (NamedAttribute each : stages) {
+    StringRef wanted = each.getName().getValue();
+    if (llvm::any_of(names.keys(),
+                     [&](StringRef name) { return name.starts_with(wanted); }))
+      continue;
+    return getOperation().emitError("attribute `")
+           << kStagesAttr << "`: no kernel's name begins with '" << wanted
+           << "'; nsa-compile --report names them";
+  }
+  return success();
+}
+
 void VerifyPhasePass::runOnOperation() {
   bool ok = succeeded(checkOps(getAllowedOps(phase)));
   if (phase <= Phase::Kernel)
@@ -270,6 +294,8 @@ void VerifyPhasePass::runOnOperation() {
     ok &= succeeded(checkNoTrainingMarks());
   if (phase == Phase::Optimizer)
     ok &= succeeded(checkPersistentTensors());
+  if (phase == Phase::Kernel)
+    ok &= succeeded(checkStages());
   if (phase >= Phase::Buffer)
     ok &= succeeded(checkNoTensors());
   if (phase >= Phase::Plan)

@@ -69,3 +69,9 @@ func.func @cast(%x: tensor<f32>) -> f32 {
   %0 = builtin.unrealized_conversion_cast %x : tensor<f32> to f32
   return %0 : f32
 }
+
+// -----
+
+// KERNEL: error: attribute `nsa.stages`: no kernel's name begins with 'window_attn'; nsa-compile --report names them
+module attributes {nsa.stages = {window_attn = 2 : i64}} {
+}

@@ -24,8 +24,9 @@ using namespace nsa::tile_gpu;
 namespace {
 /// What kernels may use.
 struct Limits {
-  /// Stages of a loop that copies ahead.
+  /// Stages of a loop that copies ahead, and whether it may have more.
   unsigned stages;
+  bool isLeast;
   /// Whether a producer may copy, and the accumulator registers of a thread
   /// from which on a loop is worth it.
   bool producers;
@@ -131,7 +132,7 @@ void Allocator::allocate(Block &block) {
 /// something is left for what threads exchange.
 int64_t Allocator::countStages(scf::ForOp loop, int64_t bytes) const {
   constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
-  if (!findFirstDot(loop) || limits.stages > 2)
+  if (!findFirstDot(loop) || limits.stages > 2 || !limits.isLeast)
     return limits.stages;
   int64_t blocks = std::max<int64_t>(sharing / threads, 1);
   if (auto wanted = kernel->getAttrOfType<IntegerAttr>(nsa::kMinBlocksAttr))
@@ -245,8 +246,13 @@ struct AllocateSharedMemory
     if (failed(verifyHasThreads(kernel)))
       return signalPassFailure();
     OpBuilder b(kernel.getContext());
-    Limits limits{stages, wgmma && producers, producerSums,
+    Limits limits{stages, /*isLeast=*/true, wgmma && producers, producerSums,
                   int64_t(sharedLimit)};
+    if (auto own = kernel->getAttrOfType<IntegerAttr>(nsa::kStagesAttr)) {
+      limits.stages = unsigned(own.getInt());
+      limits.isLeast = false;
+      limits.producers &= limits.stages > 1;
+    }
     while (true) {
       Allocator allocator(kernel, limits);
       allocator.run();

@@ -185,7 +185,10 @@ bool nsa::cuda::chooseStages(ProducerPlan &plan, KernelOp kernel,
   bool passesBy = llvm::any_of(plan.loops, [](const auto &loop) {
     return bool(findWarpBranch(cast<scf::ForOp>(loop.first)));
   });
-  plan.depth = std::min(countStages(), passesBy ? maxStagesPerWarp : maxStages);
+  int64_t most = passesBy ? maxStagesPerWarp : maxStages;
+  if (auto own = kernel->getAttrOfType<IntegerAttr>(kStagesAttr))
+    most = std::min(most, own.getInt());
+  plan.depth = std::min(countStages(), most);
   return plan.depth >= 2;
 }
 

@@ -531,3 +531,9 @@ func.func @packed_rotary(%x: tensor<1x15x2x16xf32>, %t: tensor<64x8x2xf32>, %s: 
   %y = nn.rotary %x, %t, %s {stride = 4 : i64} : (tensor<1x15x2x16xf32>, tensor<64x8x2xf32>, tensor<1x64xi32>) -> tensor<1x15x2x16xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{attribute `nsa.stages` must be a number from 1 to 8, or a dictionary of such}}
+module attributes {nsa.stages = {window_attention = 9 : i64}} {
+}
