@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Transforms/Passes.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "passes/Transforms/Passes.h"
 
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringSet.h"

@@ -40,7 +40,8 @@ llvm::Error checkLaunchRegisters(const Assembly &assembly,
                                  const llvm::StringMap<uint64_t> &expected);
 
 /// Runs the program `ptxas` on PTX text, unless the cache has what it makes of
-/// it. Where the text has line information, so has the cubin. Fails with what it printed. `warn` is told what is wrong with the cache.
+/// it. Where the text has line information, so has the cubin. Fails with what
+/// it printed. `warn` is told what is wrong with the cache.
 llvm::Expected<Assembly>
 assemble(llvm::StringRef ptxas, llvm::StringRef ptx, const CUDAChip &chip,
          unsigned threads, llvm::function_ref<void(const std::string &)> warn);

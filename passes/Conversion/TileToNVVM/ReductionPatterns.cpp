@@ -80,9 +80,8 @@ static SmallVector<Value> reduceRows(ReduceOp op, TileReader &in) {
     scratch.endStores();
     results = {combineShared(b, op.getKind(), shared, count, b.i32(0))};
   }
-  if (from.rows == 1 || from.threadsPerRow == to.threadsPerRow) {
+  if (from.rows == 1 || from.threadsPerRow == to.threadsPerRow)
     return results;
-  }
   Scratch scratch(in);
   ScratchTile shared = scratch.allocate(1, from.rows, element);
   Value leads = from.threadsPerRow == 1
@@ -95,11 +94,11 @@ static SmallVector<Value> reduceRows(ReduceOp op, TileReader &in) {
     });
   }
   scratch.endStores();
-  SmallVector<Value> spread;
+  SmallVector<Value> registers;
   for (int64_t k = 0; k < to.registers(); ++k)
-    spread.push_back(
+    registers.push_back(
         readScratch(b, shared, b.i32(0), placeInside(b, to, k).first));
-  return spread;
+  return registers;
 }
 
 /// Every thread group gets what the columns are combined to.
@@ -108,9 +107,8 @@ static SmallVector<Value> reduceCols(ReduceOp op, TileReader &in) {
   BlockedLayout from = blockedLayoutOf(op.getInput()),
                 to = blockedLayoutOf(op.getResult());
   SmallVector<Value> values = in.registersOf(op.getInput()), results;
-  if (from.rows == 1) {
+  if (from.rows == 1)
     return values;
-  }
   Type element = values.front().getType();
   for (int64_t c = 0; c < from.perRow(); ++c) {
     SmallVector<Value> own;
@@ -127,9 +125,8 @@ static SmallVector<Value> reduceCols(ReduceOp op, TileReader &in) {
   int64_t count = llvm::divideCeil(b.getThreads(), kWarp);
   bool isSame = from.cols == 1 || (to.threadsPerRow == from.threadsPerRow &&
                                    to.width == from.width);
-  if (count == 1 && isSame) {
+  if (count == 1 && isSame)
     return results;
-  }
   Scratch scratch(in);
   ScratchTile shared = scratch.allocate(count, from.cols, element);
   Value leads = b.less(b.rem(b.threadId(), kWarp),
@@ -142,11 +139,11 @@ static SmallVector<Value> reduceCols(ReduceOp op, TileReader &in) {
     });
   }
   scratch.endStores();
-  SmallVector<Value> spread;
+  SmallVector<Value> registers;
   for (int64_t k = 0; k < to.registers(); ++k)
-    spread.push_back(combineShared(b, op.getKind(), shared, count,
-                                   placeInside(b, to, k).second));
-  return spread;
+    registers.push_back(combineShared(b, op.getKind(), shared, count,
+                                      placeInside(b, to, k).second));
+  return registers;
 }
 
 static Results lowerReduce(ReduceOp op, TileReader &in) {
