@@ -271,7 +271,7 @@ def train(args, plan, row, key, until):
     write(directory + ".yaml", json.dumps(configuration(plan, key["arm"], row, **{
         "train.seed": key["seed"], "train.eval_every": 0, "train.save_every": 0, "train.save_minutes": 0,
         "train.sample_bytes": 0, "train.log_every": 1000, "train.out_dir": runs,
-        "train.final_eval_batches": plan.get("batches", 64)})))
+        **dict.fromkeys(("train.eval_batches", "train.final_eval_batches"), plan.get("batches", 64))})))
     environment = os.environ | {"XDG_CACHE_HOME": os.path.join(args.folder, "cache"),
                                 "NSA_PREPARED": os.path.join(args.folder, name(key["arm"], key["length"]))}
     began = time.time()
