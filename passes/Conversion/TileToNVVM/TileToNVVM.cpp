@@ -60,6 +60,41 @@ static LogicalResult verifyBuffers(KernelOp kernel) {
   return failure(result.wasInterrupted());
 }
 
+/// Whether threads can run an operation.
+static bool hasLowering(Operation *op) {
+  if (isa<TileDialect, nsa::tile_gpu::TileGPUDialect>(op->getDialect()) ||
+      isa<scf::ForOp, scf::IfOp, scf::YieldOp, arith::SelectOp>(op))
+    return true;
+  auto isTile = [](Type type) { return isa<TileType>(type); };
+  return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+         llvm::none_of(op->getOperandTypes(), isTile) &&
+         llvm::none_of(op->getResultTypes(), isTile);
+}
+
+/// Operations find where buffers and mbarriers are, and what tensor maps
+/// describe.
+static LogicalResult verifyOperands(KernelOp kernel) {
+  auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr);
+  size_t numMaps = maps ? maps.size() : 0;
+  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
+    if (!hasLowering(op))
+      return op->emitOpError("has no lowering to CUDA");
+    for (Value operand : op->getOperands())
+      if ((isa<nsa::tile_gpu::MemDescType>(operand.getType()) &&
+           !operand.getDefiningOp<nsa::tile_gpu::AllocOp>()) ||
+          (isa<nsa::tile_gpu::MBarriersType>(operand.getType()) &&
+           !operand.getDefiningOp<nsa::tile_gpu::MBarriersOp>()))
+        return op->emitOpError("takes a ")
+               << operand.getType() << " that no operation of its kernel makes";
+    if (auto load = dyn_cast<nsa::tile_gpu::TmaLoadOp>(op);
+        load && load.getMap() >= numMaps)
+      return op->emitOpError("loads by tensor map ")
+             << load.getMap() << " of a kernel that has " << numMaps;
+    return success();
+  });
+  return failure(result.wasInterrupted());
+}
+
 /// Loops that copy ahead are expanded.
 static LogicalResult verifyExpanded(KernelOp kernel) {
   WalkResult result = kernel.walk([](scf::ForOp loop) -> WalkResult {
@@ -75,9 +110,9 @@ static LogicalResult verifyExpanded(KernelOp kernel) {
 /// With `tile_gpu.threads` all tiles have layouts.
 static LogicalResult verifyKernel(KernelOp kernel, bool hasWgmma) {
   return failure(
-      failed(verifyHasThreads(kernel)) || failed(verifyBuffers(kernel)) ||
-      failed(verifyMma(kernel, hasWgmma)) || failed(verifyExpanded(kernel)) ||
-      failed(verifyAllocated(kernel)));
+      failed(verifyHasThreads(kernel)) || failed(verifyOperands(kernel)) ||
+      failed(verifyBuffers(kernel)) || failed(verifyMma(kernel, hasWgmma)) ||
+      failed(verifyExpanded(kernel)) || failed(verifyAllocated(kernel)));
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow

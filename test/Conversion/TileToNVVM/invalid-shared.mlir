@@ -21,3 +21,38 @@ tile.kernel private @view(%x: memref<16x16xbf16>)
   %1 = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x16xbf16> -> !tile.tile<16x16xbf16, #tile.shared>
   tile.return
 }
+
+// -----
+
+tile.kernel private @map(%x: memref<16x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32} {
+  %c0 = arith.constant 0 : i32
+  %b = tile_gpu.mbarriers arrivals 1 at 0 : !tile_gpu.mbarriers<2>
+  %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<16x16xbf16>
+  // expected-error @below {{loads by tensor map 0 of a kernel that has 0}}
+  tile_gpu.tma_load map 0[%c0, %c0] to %0 signals %b[%c0] : !tile_gpu.memdesc<16x16xbf16>, !tile_gpu.mbarriers<2>
+  tile.return
+}
+
+// -----
+
+tile.kernel private @sum(%x: memref<16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{has no lowering to CUDA}}
+  %0 = memref.load %x[%c0] : memref<16xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel private @carried(%x: memref<16x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
+  %c0 = arith.constant 0 : i32
+  %b = tile_gpu.mbarriers arrivals 1 at 0 : !tile_gpu.mbarriers<2>
+  %c = arith.constant true
+  %either = arith.select %c, %b, %b : !tile_gpu.mbarriers<2>
+  // expected-error @below {{takes a '!tile_gpu.mbarriers<2>' that no operation of its kernel makes}}
+  tile_gpu.mbarrier_wait %either[%c0] parity %c0 : !tile_gpu.mbarriers<2>
+  tile.return
+}
