@@ -28,10 +28,21 @@ std::pair<Value, Value> nsa::cuda::placeInside(ThreadBuilder &b,
                                                int64_t k) {
   auto [row, col] = placeOf(b, blocked, k);
   if (!blocked.hasRow(k))
-    row = arith::MinSIOp::create(b, row, b.i32(blocked.rows - 1));
+    row = b.clamp(row, blocked.rows);
   if (!blocked.hasCol(k))
-    col = arith::MinSIOp::create(b, col, b.i32(blocked.cols - 1));
+    col = b.clamp(col, blocked.cols);
   return {row, col};
+}
+
+SmallVector<Value>
+nsa::cuda::makeRegisters(ThreadBuilder &b, const BlockedLayout &blocked,
+                         function_ref<Value(Value row, Value col)> make) {
+  SmallVector<Value> values;
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(b, blocked, k);
+    values.push_back(make(row, col));
+  }
+  return values;
 }
 
 Value nsa::cuda::hasRow(ThreadBuilder &b, const BlockedLayout &blocked,

@@ -19,6 +19,10 @@ placeOf(ThreadBuilder &b, const BlockedLayout &blocked, int64_t k);
 /// what may be read of shared memory.
 std::pair<mlir::Value, mlir::Value>
 placeInside(ThreadBuilder &b, const BlockedLayout &blocked, int64_t k);
+/// The registers of a tile, by their places inside.
+llvm::SmallVector<mlir::Value> makeRegisters(
+    ThreadBuilder &b, const BlockedLayout &blocked,
+    llvm::function_ref<mlir::Value(mlir::Value row, mlir::Value col)> make);
 /// Whether the row (column) of register `k` is one of the tile in this thread;
 /// null if it always is.
 mlir::Value hasRow(ThreadBuilder &b, const BlockedLayout &blocked, int64_t k);

@@ -48,11 +48,9 @@ static void addTileConversions(TypeConverter &types) {
   });
 }
 
-static bool isTile(Type type) { return isa<TileType>(type); }
-
 static bool hasTiles(Operation *op) {
-  return llvm::any_of(op->getOperandTypes(), isTile) ||
-         llvm::any_of(op->getResultTypes(), isTile);
+  return llvm::any_of(op->getOperands(), isTile) ||
+         llvm::any_of(op->getResults(), isTile);
 }
 
 /// Casts between tiles and registers stay until control flow is converted; tile
@@ -81,16 +79,16 @@ static LogicalResult convertTiles(KernelOp kernel, const TypeConverter &types) {
   target.addIllegalOp<tile_gpu::AsyncCopyOp, tile_gpu::LocalStoreOp,
                       tile_gpu::LocalViewOp, tile_gpu::LocalLoadOp,
                       tile_gpu::IterationOp>();
-  RewritePatternSet patterns(kernel.getContext());
-  populateMemoryPatterns(patterns, types, bounds);
-  populateCopyPatterns(patterns, types, bounds);
-  populateLayoutPatterns(patterns, types, bounds);
-  populateElementwisePatterns(patterns, types, bounds);
-  populateReductionPatterns(patterns, types, bounds);
-  populateDotPatterns(patterns, types, bounds);
-  populateTopNPatterns(patterns, types, bounds);
-  return applyPartialConversion(kernel, target, std::move(patterns),
-                                getConfig());
+  RewritePatternSet set(kernel.getContext());
+  TilePatterns patterns{set, types, bounds};
+  populateMemoryPatterns(patterns);
+  populateCopyPatterns(patterns);
+  populateLayoutPatterns(patterns);
+  populateElementwisePatterns(patterns);
+  populateReductionPatterns(patterns);
+  populateDotPatterns(patterns);
+  populateTopNPatterns(patterns);
+  return applyPartialConversion(kernel, target, std::move(set), getConfig());
 }
 
 //===----------------------------------------------------------------------===//
@@ -223,8 +221,7 @@ static void removeCasts(LLVM::LLVMFuncOp func) {
 
 /// What is left: control flow, roles and the extents of the launch.
 static LogicalResult convertFunction(LLVM::LLVMFuncOp func,
-                                     const TypeConverter &types,
-                                     int64_t threads) {
+                                     const TypeConverter &types) {
   MLIRContext *context = func.getContext();
   ConversionTarget target(*context);
   target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
@@ -234,7 +231,7 @@ static LogicalResult convertFunction(LLVM::LLVMFuncOp func,
                       tile_gpu::CopyIfOp, tile_gpu::WarpSpecializeOp>();
   RewritePatternSet patterns(context);
   scf::populateSCFStructuralTypeConversionsAndLegality(types, patterns, target);
-  populateRolePatterns(patterns, threads);
+  populateRolePatterns(patterns);
   if (failed(applyPartialConversion(func, target, std::move(patterns),
                                     getConfig())))
     return failure();
@@ -258,7 +255,7 @@ FailureOr<LLVM::LLVMFuncOp> nsa::cuda::convertKernel(KernelOp kernel) {
   if (failed(convertTiles(kernel, types)))
     return failure();
   moveBody(b, kernel, func);
-  if (failed(convertFunction(func, types, threads)))
+  if (failed(convertFunction(func, types)))
     return failure();
   return func;
 }

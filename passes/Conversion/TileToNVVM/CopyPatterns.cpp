@@ -238,12 +238,6 @@ static Results lowerIteration(tile_gpu::IterationOp op, TileReader &in) {
   return {{in.scalar(op.getValue())}};
 }
 
-void nsa::cuda::populateCopyPatterns(RewritePatternSet &patterns,
-                                     const TypeConverter &types,
-                                     TileBounds &bounds) {
-  patterns.add<TilePattern<tile_gpu::AsyncCopyOp, lowerAsyncCopy>,
-               TilePattern<tile_gpu::LocalLoadOp, lowerLocalLoad>,
-               TilePattern<tile_gpu::LocalViewOp, lowerLocalView>,
-               TilePattern<tile_gpu::IterationOp, lowerIteration>>(
-      types, patterns.getContext(), bounds);
+void nsa::cuda::populateCopyPatterns(TilePatterns &patterns) {
+  patterns.add(lowerAsyncCopy, lowerLocalLoad, lowerLocalView, lowerIteration);
 }

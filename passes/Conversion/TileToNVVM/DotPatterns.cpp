@@ -178,10 +178,6 @@ static Results lowerWgmmaWait(nsa::tile_gpu::WgmmaWaitOp op, TileReader &in) {
   return results;
 }
 
-void nsa::cuda::populateDotPatterns(RewritePatternSet &patterns,
-                                    const TypeConverter &types,
-                                    TileBounds &bounds) {
-  patterns.add<TilePattern<DotOp, lowerDot>,
-               TilePattern<nsa::tile_gpu::WgmmaWaitOp, lowerWgmmaWait>>(
-      types, patterns.getContext(), bounds);
+void nsa::cuda::populateDotPatterns(TilePatterns &patterns) {
+  patterns.add(lowerDot, lowerWgmmaWait);
 }

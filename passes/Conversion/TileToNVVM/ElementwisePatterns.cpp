@@ -1,6 +1,5 @@
 //===- ElementwisePatterns.cpp - maps, selects and votes ------------------===//
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/BlockedTiles.h"
@@ -24,15 +23,9 @@ static bool isRounded(MapOp op) {
 static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
                         bool rounded) {
   auto exp = dyn_cast<math::ExpOp>(op);
-  if (rounded && exp && exp.getType().isF32()) {
-    Value power =
-        arith::MulFOp::create(b, mapping.lookupOrDefault(exp.getOperand()),
-                              b.constant(b.getF32Type(), 1.44269504088896341));
-    auto call = LLVM::CallIntrinsicOp::create(
-        b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
-        ValueRange{power});
-    return mapping.map(exp.getResult(), call.getResult(0));
-  }
+  if (rounded && exp && exp.getType().isF32())
+    return mapping.map(exp.getResult(),
+                       createExp(b, mapping.lookupOrDefault(exp.getOperand())));
   Operation *copy = b.clone(op, mapping);
   if (auto division = dyn_cast<arith::DivFOp>(copy); division && rounded)
     division.setFastmath(arith::FastMathFlags::afn);
@@ -88,8 +81,7 @@ static Results lowerAny(AnyOp op, TileReader &in) {
       add(value, b.hasRow(layout, int64_t(r)));
     std::string obstacle = findWarpBranchObstacle(op);
     if (obstacle.empty())
-      return {{NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), some,
-                                        NVVM::VoteSyncKind::any)}};
+      return {{b.vote(some, NVVM::VoteSyncKind::any)}};
     remark::missed(op.getLoc(),
                    remark::RemarkOpts::name("Branch")
                        .category("nsa-tile-to-nvvm")
@@ -113,14 +105,7 @@ static Results lowerProgramId(ProgramIdOp op, TileReader &in) {
   return {{in.b.blockId(op.getAxis())}};
 }
 
-void nsa::cuda::populateElementwisePatterns(RewritePatternSet &patterns,
-                                            const TypeConverter &types,
-                                            TileBounds &bounds) {
-  patterns.add<TilePattern<MapOp, lowerMap>,
-               TilePattern<arith::SelectOp, lowerSelect>,
-               TilePattern<AnyOp, lowerAny>,
-               TilePattern<SplatOp, lowerCreation<SplatOp>>,
-               TilePattern<RangeOp, lowerCreation<RangeOp>>,
-               TilePattern<ProgramIdOp, lowerProgramId>>(
-      types, patterns.getContext(), bounds);
+void nsa::cuda::populateElementwisePatterns(TilePatterns &patterns) {
+  patterns.add(lowerMap, lowerSelect, lowerAny, lowerCreation<SplatOp>,
+               lowerCreation<RangeOp>, lowerProgramId);
 }

@@ -12,8 +12,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-static bool isTile(Value value) { return isa<TileType>(value.getType()); }
-
 LayoutAnalysis::LayoutAnalysis(KernelOp kernel, int64_t warps, bool wgmma)
     : kernel(kernel), warps(warps) {
   findProducts(wgmma);

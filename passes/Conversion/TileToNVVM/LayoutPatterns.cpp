@@ -11,13 +11,6 @@ using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-static ScratchTile storeInScratch(TileReader &in, Value tile) {
-  Scratch scratch(in);
-  ScratchTile stored = scratch.store(tile);
-  scratch.endStores();
-  return stored;
-}
-
 //===----------------------------------------------------------------------===//
 // Into shared memory
 //===----------------------------------------------------------------------===//
@@ -38,9 +31,9 @@ static void storeMma(TileReader &in, Value input, const SharedBuffer &tile) {
         if (!layout.hasCol(2 * vector)) {
           Value low = b.half(value, 0), high = b.half(value, 1);
           Value none = b.constant(layout.element, 0);
-          value = b.vectorOfTwo(
-              b.select(b.hasCol(layout, 2 * vector), low, none),
-              b.select(b.hasCol(layout, 2 * vector + 1), high, none));
+          value = b.vectorOf(
+              {b.select(b.hasCol(layout, 2 * vector), low, none),
+               b.select(b.hasCol(layout, 2 * vector + 1), high, none)});
         }
         if (rowExists)
           value = b.select(rowExists, value, zero);
@@ -79,13 +72,11 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
                   b.both(b.less(row, shape.rows), b.less(col, shape.cols));
               Memo memo;
               Value value;
-              if (from) {
-                Value r = arith::MinSIOp::create(b, row, b.i32(shape.rows - 1));
-                Value c = arith::MinSIOp::create(b, col, b.i32(shape.cols - 1));
-                value = readScratch(b, *from, r, c);
-              } else {
+              if (from)
+                value = readScratch(b, *from, b.clamp(row, shape.rows),
+                                    b.clamp(col, shape.cols));
+              else
                 value = in.evaluate(input, row, col, memo);
-              }
               b.store(b.select(inside, value, b.constant(element, 0)),
                       bufferElement(b, tile, row, col), b.i32(0));
             });
@@ -100,29 +91,27 @@ static SmallVector<Value> convertToMma(ConvertOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   Value input = op.getInput();
   MmaLayout layout(op.getResult());
-  SmallVector<Value> values;
   if (isShared(input.getType())) {
     SharedBuffer tile = sharedBufferOf(in, input);
     if (layout.isPacked() && layout.rows > 1)
       return loadMma(b, tile, layout);
-    for (int64_t r = 0; r < layout.rowCount(); ++r)
-      for (int64_t c = 0; c < layout.colCount(); ++c)
-        values.push_back(b.load(bufferElement(b, tile, b.insideRow(layout, r),
+    return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
+                  return b.load(bufferElement(b, tile, b.insideRow(layout, r),
                                               b.insideCol(layout, c)),
-                                b.i32(0), layout.element));
-  } else if (!isVirtual(input) && !isReadWhereUsed(input)) {
-    ScratchTile from = storeInScratch(in, input);
-    for (int64_t r = 0; r < layout.rowCount(); ++r)
-      for (int64_t c = 0; c < layout.colCount(); ++c)
-        values.push_back(readScratch(b, from, b.insideRow(layout, r),
-                                     b.insideCol(layout, c)));
-  } else {
-    Memo memo;
-    for (int64_t r = 0; r < layout.rowCount(); ++r)
-      for (int64_t c = 0; c < layout.colCount(); ++c)
-        values.push_back(in.mmaElement(input, layout, r, c, memo));
+                                b.i32(0), layout.element);
+                }));
   }
-  return pack(b, layout, values);
+  if (!isVirtual(input) && !isReadWhereUsed(input)) {
+    ScratchTile from = storeInScratch(in, input);
+    return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
+                  return readScratch(b, from, b.insideRow(layout, r),
+                                     b.insideCol(layout, c));
+                }));
+  }
+  Memo memo;
+  return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
+                return in.mmaElement(input, layout, r, c, memo);
+              }));
 }
 
 static SmallVector<Value> convertToBlocked(ConvertOp op, TileReader &in) {
@@ -131,15 +120,11 @@ static SmallVector<Value> convertToBlocked(ConvertOp op, TileReader &in) {
   if (!isShared(input.getType()))
     return readBack(b, op.getResult(), storeInScratch(in, input));
   SharedBuffer tile = sharedBufferOf(in, input);
-  BlockedLayout blocked = blockedLayoutOf(op.getResult());
-  SmallVector<Value> values;
   Type element = cast<TileType>(op.getType()).getElementType();
-  for (int64_t k = 0; k < blocked.registers(); ++k) {
-    auto [row, col] = placeInside(b, blocked, k);
-    values.push_back(
-        b.load(bufferElement(b, tile, row, col), b.i32(0), element));
-  }
-  return values;
+  return makeRegisters(
+      b, blockedLayoutOf(op.getResult()), [&](Value row, Value col) {
+        return b.load(bufferElement(b, tile, row, col), b.i32(0), element);
+      });
 }
 
 static Results lowerConvert(ConvertOp op, TileReader &in) {
@@ -150,20 +135,11 @@ static Results lowerConvert(ConvertOp op, TileReader &in) {
 static Results lowerTranspose(TransposeOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   ScratchTile from = storeInScratch(in, op.getInput());
-  BlockedLayout blocked = blockedLayoutOf(op.getResult());
-  SmallVector<Value> values;
-  for (int64_t k = 0; k < blocked.registers(); ++k) {
-    auto [row, col] = placeInside(b, blocked, k);
-    values.push_back(readScratch(b, from, col, row));
-  }
-  return {std::move(values)};
+  return {makeRegisters(
+      b, blockedLayoutOf(op.getResult()),
+      [&](Value row, Value col) { return readScratch(b, from, col, row); })};
 }
 
-void nsa::cuda::populateLayoutPatterns(RewritePatternSet &patterns,
-                                       const TypeConverter &types,
-                                       TileBounds &bounds) {
-  patterns.add<TilePattern<tile_gpu::LocalStoreOp, lowerLocalStore>,
-               TilePattern<ConvertOp, lowerConvert>,
-               TilePattern<TransposeOp, lowerTranspose>>(
-      types, patterns.getContext(), bounds);
+void nsa::cuda::populateLayoutPatterns(TilePatterns &patterns) {
+  patterns.add(lowerLocalStore, lowerConvert, lowerTranspose);
 }

@@ -130,10 +130,6 @@ static Results lowerView(ViewOp op, TileReader &in) {
   return {{in.scalar(op.getRef())}};
 }
 
-void nsa::cuda::populateMemoryPatterns(RewritePatternSet &patterns,
-                                       const TypeConverter &types,
-                                       TileBounds &bounds) {
-  patterns.add<TilePattern<LoadOp, lowerLoad>, TilePattern<StoreOp, lowerStore>,
-               TilePattern<ViewOp, lowerView>>(types, patterns.getContext(),
-                                               bounds);
+void nsa::cuda::populateMemoryPatterns(TilePatterns &patterns) {
+  patterns.add(lowerLoad, lowerStore, lowerView);
 }

@@ -20,14 +20,18 @@ bool nsa::cuda::isRematerialized(Type type) {
   return hasLayout<RematerializedAttr>(type);
 }
 
-bool nsa::cuda::hasMmaTiles(KernelOp kernel) {
-  return kernel
-      .walk([](Operation *op) {
-        return llvm::any_of(op->getResultTypes(), hasMmaLayout)
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
+bool nsa::cuda::contains(Operation *op, function_ref<bool(Operation *)> is) {
+  return op
+      ->walk([&](Operation *inner) {
+        return is(inner) ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
+}
+
+bool nsa::cuda::hasMmaTiles(KernelOp kernel) {
+  return contains(kernel, [](Operation *op) {
+    return llvm::any_of(op->getResultTypes(), hasMmaLayout);
+  });
 }
 
 MmaLayout::MmaLayout(TileType type)

@@ -19,10 +19,16 @@ inline constexpr int64_t warpsOfGroup = 4;
 /// one thread does its work.
 inline constexpr int64_t kProducerThreads = 32 * warpsOfGroup;
 
+inline bool isTile(mlir::Value value) {
+  return llvm::isa<tile::TileType>(value.getType());
+}
 bool hasMmaLayout(mlir::Type type);
 bool isShared(mlir::Type type);
 /// Whether elements of the tile are computed where they are used.
 bool isRematerialized(mlir::Type type);
+/// Whether `is` holds of something in `op`.
+bool contains(mlir::Operation *op,
+              llvm::function_ref<bool(mlir::Operation *)> is);
 /// Whether some tile of a kernel is for tensor cores.
 bool hasMmaTiles(tile::KernelOp kernel);
 

@@ -1,6 +1,5 @@
 //===- MmaMap.cpp - maps of tiles in the MMA layout -----------------------===//
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/Conversion/TileToNVVM/MaskAnalysis.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
@@ -71,8 +70,7 @@ static Value holdsEverywhere(MapOp op, TileReader &in, const Masks &masks) {
       for (arith::SelectOp select : masks.selects)
         all = b.both(all, mapping.lookupOrDefault(select.getCondition()));
     }
-  return NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), all,
-                                  NVVM::VoteSyncKind::all);
+  return b.vote(all, NVVM::VoteSyncKind::all);
 }
 
 /// Multiplies each row by a factor, unless those of this warp are all one:
@@ -107,10 +105,9 @@ static std::optional<SmallVector<Value>> scaleRows(MapOp op, TileReader &in) {
   for (Value element : in.elementsOf(factor))
     isOne = b.both(isOne, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
                                                 element, one));
-  Value all = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), isOne,
-                                       NVVM::VoteSyncKind::all);
   return b.ifElse(
-      all, ValueRange(in.registersOf(tile)).getTypes(),
+      b.vote(isOne, NVVM::VoteSyncKind::all),
+      ValueRange(in.registersOf(tile)).getTypes(),
       [&] { return in.registersOf(tile); }, [&] { return runMap(op, in); });
 }
 

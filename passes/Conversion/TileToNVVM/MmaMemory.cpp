@@ -207,7 +207,7 @@ Results nsa::cuda::lowerMmaStore(StoreOp op, TileReader &in) {
              [&] {
                Value value = layout.isPacked() ? values[i / 2] : values[i];
                if (pairs && !layout.isPacked())
-                 value = b.vectorOfTwo(value, values[i + 1]);
+                 value = b.vectorOf({value, values[i + 1]});
                else if (!pairs && layout.isPacked())
                  value = b.half(value, i % 2);
                if (pairs)

@@ -23,11 +23,10 @@ bool nsa::cuda::isWgmma(DotOp dot) {
 }
 
 bool nsa::cuda::usesWgmma(KernelOp kernel) {
-  return kernel
-      .walk([](DotOp dot) {
-        return isWgmma(dot) ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
+  return contains(kernel, [](Operation *op) {
+    auto dot = dyn_cast<DotOp>(op);
+    return dot && isWgmma(dot);
+  });
 }
 
 /// Whether operand a is in registers and the same in all iterations of a loop.
@@ -80,11 +79,7 @@ static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
 }
 
 LogicalResult nsa::cuda::verifyMma(KernelOp kernel, bool hasWgmma) {
-  return failure(kernel
-                     .walk([&](DotOp dot) {
-                       return failed(verifyProduct(dot, hasWgmma))
-                                  ? WalkResult::interrupt()
-                                  : WalkResult::advance();
-                     })
-                     .wasInterrupted());
+  WalkResult result = kernel.walk(
+      [&](DotOp dot) -> WalkResult { return verifyProduct(dot, hasWgmma); });
+  return failure(result.wasInterrupted());
 }

@@ -17,11 +17,14 @@ using Results = llvm::SmallVector<llvm::SmallVector<mlir::Value>>;
 
 /// Converts an operation by a function; elements of rematerialized tiles are
 /// computed where they are used.
-template <typename OpTy, Results (*lower)(OpTy, TileReader &)>
+template <typename OpTy>
 struct TilePattern : mlir::OpConversionPattern<OpTy> {
+  using Lower = Results (*)(OpTy, TileReader &);
+
   TilePattern(const mlir::TypeConverter &types, mlir::MLIRContext *context,
-              TileBounds &bounds)
-      : mlir::OpConversionPattern<OpTy>(types, context), bounds(bounds) {}
+              TileBounds &bounds, Lower lower)
+      : mlir::OpConversionPattern<OpTy>(types, context), bounds(bounds),
+        lower(lower) {}
 
   mlir::LogicalResult matchAndRewrite(
       OpTy op,
@@ -37,30 +40,65 @@ struct TilePattern : mlir::OpConversionPattern<OpTy> {
   }
 
   TileBounds &bounds;
+  Lower lower;
+};
+
+/// The patterns of a kernel's tiles.
+struct TilePatterns {
+  template <typename... OpTs>
+  void add(Results (*...lower)(OpTs, TileReader &)) {
+    (set.add<TilePattern<OpTs>>(types, set.getContext(), bounds, lower), ...);
+  }
+
+  mlir::RewritePatternSet &set;
+  const mlir::TypeConverter &types;
+  TileBounds &bounds;
 };
 
 // A family of operations each.
-void populateMemoryPatterns(mlir::RewritePatternSet &patterns,
-                            const mlir::TypeConverter &types,
-                            TileBounds &bounds);
-void populateCopyPatterns(mlir::RewritePatternSet &patterns,
-                          const mlir::TypeConverter &types, TileBounds &bounds);
-void populateLayoutPatterns(mlir::RewritePatternSet &patterns,
-                            const mlir::TypeConverter &types,
-                            TileBounds &bounds);
-void populateElementwisePatterns(mlir::RewritePatternSet &patterns,
-                                 const mlir::TypeConverter &types,
-                                 TileBounds &bounds);
-void populateReductionPatterns(mlir::RewritePatternSet &patterns,
-                               const mlir::TypeConverter &types,
-                               TileBounds &bounds);
-void populateDotPatterns(mlir::RewritePatternSet &patterns,
-                         const mlir::TypeConverter &types, TileBounds &bounds);
-void populateTopNPatterns(mlir::RewritePatternSet &patterns,
-                          const mlir::TypeConverter &types, TileBounds &bounds);
+void populateMemoryPatterns(TilePatterns &patterns);
+void populateCopyPatterns(TilePatterns &patterns);
+void populateLayoutPatterns(TilePatterns &patterns);
+void populateElementwisePatterns(TilePatterns &patterns);
+void populateReductionPatterns(TilePatterns &patterns);
+void populateDotPatterns(TilePatterns &patterns);
+void populateTopNPatterns(TilePatterns &patterns);
+
+/// Converts an operation on threads by a function: to what it gives for the
+/// result, or to nothing.
+template <typename OpTy, typename ResultT>
+struct ThreadPattern : mlir::OpConversionPattern<OpTy> {
+  using Lower = ResultT (*)(OpTy, typename OpTy::Adaptor, ThreadBuilder &);
+
+  ThreadPattern(mlir::MLIRContext *context, Lower lower)
+      : mlir::OpConversionPattern<OpTy>(context), lower(lower) {}
+
+  mlir::LogicalResult
+  matchAndRewrite(OpTy op, typename OpTy::Adaptor adaptor,
+                  mlir::ConversionPatternRewriter &rewriter) const override {
+    ThreadBuilder b(op.getLoc(), rewriter);
+    if constexpr (std::is_void_v<ResultT>) {
+      lower(op, adaptor, b);
+      rewriter.eraseOp(op);
+    } else {
+      rewriter.replaceOp(op, lower(op, adaptor, b));
+    }
+    return mlir::success();
+  }
+
+  Lower lower;
+};
+template <typename... OpTs, typename... ResultTs>
+void addThreadPatterns(mlir::RewritePatternSet &patterns,
+                       ResultTs (*...lower)(OpTs, typename OpTs::Adaptor,
+                                            ThreadBuilder &)) {
+  (patterns.add<ThreadPattern<OpTs, ResultTs>>(patterns.getContext(), lower),
+   ...);
+}
+
 /// Of a function in which only control flow, roles of warpgroups and the frame
 /// are left.
-void populateRolePatterns(mlir::RewritePatternSet &patterns, int64_t threads);
+void populateRolePatterns(mlir::RewritePatternSet &patterns);
 
 // Dots and tiles in the MMA layout, which are conversions of their own.
 /// Operand A for M-tile `s` and columns `16 * k` and on.
@@ -70,7 +108,6 @@ Results lowerWarpgroupDot(tile::DotOp op, TileReader &in);
 Results lowerMmaLoad(tile::LoadOp op, TileReader &in);
 Results lowerMmaStore(tile::StoreOp op, TileReader &in);
 Results lowerMmaMap(tile::MapOp op, TileReader &in);
-Results lowerMmaReduce(tile::ReduceOp op, TileReader &in);
 
 } // namespace nsa::cuda
 

@@ -117,22 +117,16 @@ private:
 
   /// Scalars, and loads of memory that the kernel leaves alone.
   bool isSimple(Operation *op) {
-    auto result = op->walk([&](Operation *inner) {
-      for (Type type : inner->getResultTypes())
-        if (isa<TileType>(type) && !isRematerialized(type))
-          return WalkResult::interrupt();
+    return !contains(op, [&](Operation *inner) {
+      auto isHeld = [](Value result) {
+        return isTile(result) && !isRematerialized(result.getType());
+      };
+      auto load = dyn_cast<LoadOp>(inner);
       // All threads take part in a vote.
-      if (isa<AnyOp>(inner))
-        return WalkResult::interrupt();
-      if (auto load = dyn_cast<LoadOp>(inner))
-        return written.contains(getArgument(load.getRef()))
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      if (isa<StoreOp>(inner))
-        return WalkResult::interrupt();
-      return WalkResult::advance();
+      return isa<AnyOp, StoreOp>(inner) ||
+             llvm::any_of(inner->getResults(), isHeld) ||
+             (load && written.contains(getArgument(load.getRef())));
     });
-    return !result.wasInterrupted();
   }
 
   Operation *scope;
@@ -166,9 +160,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
                                  const llvm::DenseSet<Value> &written) {
   Prefetch prefetch;
   // A store may go to the memory of an input.
-  bool stores = loop->walk([](StoreOp) { return WalkResult::interrupt(); })
-                    .wasInterrupted();
-  if (stores)
+  if (contains(loop, llvm::IsaPred<StoreOp>))
     return prefetch;
   // The copies of an inner loop leave less time to wait for than memory that a
   // second place would take.

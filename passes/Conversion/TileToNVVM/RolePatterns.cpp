@@ -30,8 +30,8 @@ static Value mbarrierAddress(ThreadBuilder &b, Value barriers, Value index) {
                    b.mul(index, kMBarrierBytes));
 }
 
-static void convert(MBarrierInitOp op, MBarrierInitOp::Adaptor adaptor,
-                    ThreadBuilder &b) {
+static void lowerInit(MBarrierInitOp op, MBarrierInitOp::Adaptor adaptor,
+                      ThreadBuilder &b) {
   auto initialize = [&](Value barriers, int64_t k) {
     auto own = barriers.getDefiningOp<MBarriersOp>();
     Value arrivals = b.i32(int64_t(own.getArrivals()));
@@ -51,8 +51,8 @@ static void convert(MBarrierInitOp op, MBarrierInitOp::Adaptor adaptor,
   BarrierOp::create(b);
 }
 
-static void convert(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
-                    ThreadBuilder &b) {
+static void lowerWait(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
+                      ThreadBuilder &b) {
   // Nanoseconds that a thread may sleep before it asks again.
   constexpr int64_t patience = 10'000'000;
   NVVM::MBarrierTryWaitParityOp::create(
@@ -61,16 +61,16 @@ static void convert(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
 }
 
 /// Says how many bytes are going to arrive.
-static void convert(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
-                    ThreadBuilder &b) {
+static void lowerExpect(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
+                        ThreadBuilder &b) {
   NVVM::MBarrierArriveExpectTxOp::create(
       b, /*res=*/Type(), mbarrierAddress(b, op.getBarriers(), op.getIndex()),
       b.i32(int64_t(op.getBytes())), NVVM::MemScopeKind::CTA,
       /*relaxed=*/false, Value());
 }
 
-static void convert(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
-                    ThreadBuilder &b) {
+static void lowerArrive(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
+                        ThreadBuilder &b) {
   Value condition = adaptor.getCondition();
   b.ifThen(condition, [&] {
     NVVM::SyncWarpOp::create(b, b.i32(-1));
@@ -94,8 +94,8 @@ static Value getTensorMap(LLVM::LLVMFuncOp func, unsigned number) {
 }
 
 /// As many boxes as the buffer's columns take.
-static void convert(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
-                    ThreadBuilder &b) {
+static void lowerTmaLoad(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
+                         ThreadBuilder &b) {
   auto func =
       b.getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>();
   Value map = getTensorMap(func, unsigned(op.getMap()));
@@ -138,8 +138,11 @@ static void convert(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
 //===----------------------------------------------------------------------===//
 
 static void convertRoles(WarpSpecializeOp op, ThreadBuilder &b,
-                         ConversionPatternRewriter &rewriter, int64_t threads) {
+                         ConversionPatternRewriter &rewriter) {
   auto func = op->getParentOfType<LLVM::LLVMFuncOp>();
+  auto all = func->getAttrOfType<DenseI32ArrayAttr>(
+      NVVM::NVVMDialect::getReqntidAttrName());
+  int64_t threads = all[0] - kProducerThreads;
   Value warp = b.broadcast(b.place().warp);
   auto roles = scf::IfOp::create(b, b.less(warp, threads / 32),
                                  /*withElseRegion=*/true);
@@ -160,9 +163,8 @@ static void convertRoles(WarpSpecializeOp op, ThreadBuilder &b,
   };
   b.setInsertionPointToStart(roles.elseBlock());
   takeRegisters(0, NVVM::SetMaxRegisterAction::decrease);
-  Value copies = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                       b.threadId(), b.i32(threads));
-  auto one = scf::IfOp::create(b, copies, /*withElseRegion=*/false);
+  auto one = scf::IfOp::create(b, b.equal(b.threadId(), threads),
+                               /*withElseRegion=*/false);
   moveTo(op.getProducer(), one.thenBlock());
   b.setInsertionPointToStart(roles.thenBlock());
   takeRegisters(1, NVVM::SetMaxRegisterAction::increase);
@@ -174,35 +176,17 @@ static void convertRoles(WarpSpecializeOp op, ThreadBuilder &b,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// An operation without results.
-template <typename OpTy>
-struct ConvertVoid : OpConversionPattern<OpTy> {
-  using OpConversionPattern<OpTy>::OpConversionPattern;
-
-  LogicalResult
-  matchAndRewrite(OpTy op, typename OpTy::Adaptor adaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    ThreadBuilder b(op.getLoc(), rewriter);
-    convert(op, adaptor, b);
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
-
 struct ConvertRoles : OpConversionPattern<WarpSpecializeOp> {
-  ConvertRoles(MLIRContext *context, int64_t threads)
-      : OpConversionPattern(context), threads(threads) {}
+  using OpConversionPattern::OpConversionPattern;
 
   LogicalResult
   matchAndRewrite(WarpSpecializeOp op, OpAdaptor,
                   ConversionPatternRewriter &rewriter) const override {
     ThreadBuilder b(op.getLoc(), rewriter);
-    convertRoles(op, b, rewriter, threads);
+    convertRoles(op, b, rewriter);
     rewriter.eraseOp(op);
     return success();
   }
-
-  int64_t threads;
 };
 
 struct ConvertCopyIf : OpConversionPattern<CopyIfOp> {
@@ -221,30 +205,19 @@ struct ConvertCopyIf : OpConversionPattern<CopyIfOp> {
     return success();
   }
 };
-
-/// The last parameters are the extents of the launch.
-struct ConvertExtent : OpConversionPattern<ExtentOp> {
-  using OpConversionPattern::OpConversionPattern;
-
-  LogicalResult
-  matchAndRewrite(ExtentOp op, OpAdaptor,
-                  ConversionPatternRewriter &rewriter) const override {
-    auto func = op->getParentOfType<LLVM::LLVMFuncOp>();
-    Value extent = func.getArguments().take_back(kNumExtents)[op.getNumber()];
-    if (op.getType() == extent.getType())
-      rewriter.replaceOp(op, extent);
-    else
-      rewriter.replaceOpWithNewOp<arith::TruncIOp>(op, op.getType(), extent);
-    return success();
-  }
-};
 } // namespace
 
-void nsa::cuda::populateRolePatterns(RewritePatternSet &patterns,
-                                     int64_t threads) {
-  MLIRContext *context = patterns.getContext();
-  patterns.add<ConvertVoid<MBarrierInitOp>, ConvertVoid<MBarrierWaitOp>,
-               ConvertVoid<MBarrierExpectOp>, ConvertVoid<MBarrierArriveOp>,
-               ConvertVoid<TmaLoadOp>, ConvertCopyIf, ConvertExtent>(context);
-  patterns.add<ConvertRoles>(context, threads);
+/// The last parameters are the extents of the launch.
+static Value lowerExtent(ExtentOp op, ExtentOp::Adaptor, ThreadBuilder &b) {
+  auto func = op->getParentOfType<LLVM::LLVMFuncOp>();
+  Value extent = func.getArguments().take_back(kNumExtents)[op.getNumber()];
+  if (op.getType() == extent.getType())
+    return extent;
+  return arith::TruncIOp::create(b, op.getType(), extent);
+}
+
+void nsa::cuda::populateRolePatterns(RewritePatternSet &patterns) {
+  addThreadPatterns(patterns, lowerInit, lowerWait, lowerExpect, lowerArrive,
+                    lowerTmaLoad, lowerExtent);
+  patterns.add<ConvertCopyIf, ConvertRoles>(patterns.getContext());
 }

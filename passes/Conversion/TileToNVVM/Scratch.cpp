@@ -66,41 +66,52 @@ static int64_t getStoreBytes(LocalStoreOp op) {
   return isPacked || isVirtual(input) ? 0 : getTileBytes(input);
 }
 
+ReduceExchange::ReduceExchange(ReduceOp op) {
+  bool alongRows = op.getAxis() == 1;
+  if (hasMmaLayout(op.getInput().getType())) {
+    MmaLayout input(op.getInput());
+    ofWarps = !alongRows && input.rows > 1 && input.warps > 1;
+    return;
+  }
+  BlockedLayout from = blockedLayoutOf(op.getInput());
+  BlockedLayout to = blockedLayoutOf(op.getResult());
+  bool isSame = to.threadsPerRow == from.threadsPerRow;
+  if (alongRows) {
+    ofWarps = from.cols > 1 && from.threadsPerRow > kWarp;
+    ofResults = from.rows > 1 && !isSame;
+  } else if (from.rows > 1) {
+    ofWarps = from.threads > kWarp;
+    ofResults = from.cols > 1 && (!isSame || to.width != from.width);
+  }
+}
+
 static int64_t getReduceBytes(ReduceOp op) {
   auto type = cast<TileType>(op.getInput().getType());
   Type element = type.getElementType();
+  ReduceExchange exchange(op);
+  if (!exchange.ofWarps && !exchange.ofResults)
+    return 0;
   if (hasMmaLayout(type)) {
     MmaLayout input(op.getInput());
-    return op.getAxis() == 0 && input.rows > 1 && input.warps > 1
-               ? getScratchBytes(input.warps, input.colCount() * 4, element)
-               : 0;
+    return getScratchBytes(input.warps, input.colCount() * 4, element);
   }
-  BlockedLayout from = blockedLayoutOf(type);
-  BlockedLayout to = blockedLayoutOf(op.getResult());
-  int64_t warps = llvm::divideCeil(from.threads, kWarp);
-  if (op.getAxis() == 0) {
-    bool isSame = from.cols == 1 || (to.threadsPerRow == from.threadsPerRow &&
-                                     to.width == from.width);
-    return from.rows == 1 || (warps == 1 && isSame)
-               ? 0
-               : getScratchBytes(warps, from.cols, element);
-  }
-  int64_t bytes = 0;
-  if (from.cols > 1 && from.threadsPerRow > kWarp)
-    bytes = getScratchBytes(warps, 1, element);
-  if (from.rows > 1 && from.threadsPerRow != to.threadsPerRow)
-    bytes = std::max(bytes, getScratchBytes(1, from.rows, element));
-  return bytes;
+  int64_t warps = llvm::divideCeil(blockedLayoutOf(type).threads, kWarp);
+  if (op.getAxis() == 0)
+    return getScratchBytes(warps, type.getCols(), element);
+  return std::max(
+      exchange.ofWarps ? getScratchBytes(warps, 1, element) : 0,
+      exchange.ofResults ? getScratchBytes(1, type.getRows(), element) : 0);
 }
 
-/// Lists that lie in the registers of the threads that sort them stay there.
-static int64_t getTopNBytes(TopNOp op) {
+bool nsa::cuda::staysInRegisters(TopNOp op) {
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  auto places =
-      std::min<int64_t>(int64_t(llvm::bit_ceil(uint64_t(best.cols))), kWarp);
+  return best.threadsPerRow == best.cols && best.perRow() == 1 &&
+         best.cols <= kWarp && llvm::isPowerOf2_64(uint64_t(best.cols));
+}
+
+static int64_t getTopNBytes(TopNOp op) {
   int64_t bytes = getTileBytes(op.getValues());
-  if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
-      best.cols == places)
+  if (staysInRegisters(op))
     return bytes;
   return bytes + getTileBytes(op.getBestValues()) +
          getTileBytes(op.getBestIndices());

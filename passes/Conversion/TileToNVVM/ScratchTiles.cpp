@@ -83,12 +83,16 @@ static bool isStillShared(OpOperand &operand) {
     return false;
   for (Operation *op = convert->getNextNode(); op != user;
        op = op->getNextNode())
-    if (op->walk([](Operation *inner) {
-            return getScratchBytes(inner) ? WalkResult::interrupt()
-                                          : WalkResult::advance();
-          }).wasInterrupted())
+    if (contains(op, [](Operation *inner) { return getScratchBytes(inner); }))
       return false;
   return true;
+}
+
+ScratchTile nsa::cuda::storeInScratch(TileReader &in, Value tile) {
+  Scratch scratch(in);
+  ScratchTile stored = scratch.store(tile);
+  scratch.endStores();
+  return stored;
 }
 
 ScratchTile nsa::cuda::share(TileReader &in, OpOperand &operand) {
@@ -97,19 +101,12 @@ ScratchTile nsa::cuda::share(TileReader &in, OpOperand &operand) {
   if (isStillShared(operand))
     return getScratchTile(in.b, 0, type.getRows(), type.getCols(),
                           type.getElementType());
-  Scratch scratch(in);
-  ScratchTile shared = scratch.store(tile);
-  scratch.endStores();
-  return shared;
+  return storeInScratch(in, tile);
 }
 
 SmallVector<Value> nsa::cuda::readBack(ThreadBuilder &b, Value tile,
                                        const ScratchTile &from) {
-  BlockedLayout blocked = blockedLayoutOf(tile);
-  SmallVector<Value> values;
-  for (int64_t k = 0; k < blocked.registers(); ++k) {
-    auto [row, col] = placeInside(b, blocked, k);
-    values.push_back(readScratch(b, from, row, col));
-  }
-  return values;
+  return makeRegisters(b, blockedLayoutOf(tile), [&](Value row, Value col) {
+    return readScratch(b, from, row, col);
+  });
 }

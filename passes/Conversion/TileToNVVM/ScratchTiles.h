@@ -29,7 +29,9 @@ private:
 
 void writeScratch(ThreadBuilder &b, mlir::Value value, const ScratchTile &tile,
                   mlir::Value row, mlir::Value col);
-/// Where an operand can be read by all threads: where it still lies since it
+/// One that takes a tile only: where all threads can read it.
+ScratchTile storeInScratch(TileReader &in, mlir::Value tile);
+/// The same of an operand: where it still lies since it
 /// was converted to its layout, or in a layout conversion of its own.
 ScratchTile share(TileReader &in, mlir::OpOperand &operand);
 /// The registers of a tile of a blocked layout that lies in scratch.

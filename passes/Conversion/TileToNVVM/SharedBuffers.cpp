@@ -1,7 +1,6 @@
 //===- SharedBuffers.cpp - addresses in buffers ---------------------------===//
 
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
@@ -167,7 +166,7 @@ static Value mTileOf(ThreadBuilder &b, int64_t rows, int64_t warps, int64_t s) {
   if ((s + 1) * warps <= mTiles)
     return mTile;
   // An M-tile of padding: any rows will do.
-  return arith::MinSIOp::create(b, mTile, b.i32(mTiles - 1));
+  return b.clamp(mTile, mTiles);
 }
 
 Value nsa::cuda::mTileByte(ThreadBuilder &b, const SharedShape &shape,

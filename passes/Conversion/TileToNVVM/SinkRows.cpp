@@ -1,19 +1,11 @@
 //===- SinkRows.cpp - rows behind dots ------------------------------------===//
 
 #include "passes/Conversion/TileToNVVM/SinkRows.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
-
-bool nsa::cuda::contains(Operation *op,
-                         llvm::function_ref<bool(Operation *)> is) {
-  return op
-      ->walk([&](Operation *inner) {
-        return is(inner) ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
 
 Operation *nsa::cuda::findFirstUse(Operation *op) {
   Operation *first = nullptr;

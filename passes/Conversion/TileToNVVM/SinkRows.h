@@ -8,10 +8,6 @@
 
 namespace nsa::cuda {
 
-/// Whether `is` holds of something in `op`.
-bool contains(mlir::Operation *op,
-              llvm::function_ref<bool(mlir::Operation *)> is);
-
 /// The first operation of its block that uses `op`, or holds a use; null if
 /// there is none.
 mlir::Operation *findFirstUse(mlir::Operation *op);

@@ -2,7 +2,6 @@
 
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -62,6 +61,20 @@ Value ThreadBuilder::rem(Value lhs, int64_t rhs) {
 
 Value ThreadBuilder::less(Value lhs, int64_t rhs) {
   return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, lhs, i32(rhs));
+}
+
+Value ThreadBuilder::equal(Value lhs, int64_t rhs) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::eq, lhs,
+                               constant(lhs.getType(), double(rhs)));
+}
+
+Value ThreadBuilder::differs(Value lhs, int64_t rhs) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne, lhs,
+                               constant(lhs.getType(), double(rhs)));
+}
+
+Value ThreadBuilder::clamp(Value value, int64_t count) {
+  return arith::MinSIOp::create(*this, value, i32(count - 1));
 }
 
 Value ThreadBuilder::inside(Value value, int64_t extent) {
@@ -167,19 +180,21 @@ void ThreadBuilder::storeVector(Value vector, Value base, Value index) {
 }
 
 //===----------------------------------------------------------------------===//
-// Pairs of 16-bit numbers
+// Vectors
 //===----------------------------------------------------------------------===//
 
-Value ThreadBuilder::vectorOfTwo(Value low, Value high) {
-  auto type = VectorType::get({2}, low.getType());
+Value ThreadBuilder::vectorOf(ValueRange elements) {
+  auto type =
+      VectorType::get({int64_t(elements.size())}, elements[0].getType());
   Value vector = LLVM::PoisonOp::create(*this, type);
-  vector = LLVM::InsertElementOp::create(*this, vector, low, i32(0));
-  return LLVM::InsertElementOp::create(*this, vector, high, i32(1));
+  for (auto [i, element] : llvm::enumerate(elements))
+    vector = LLVM::InsertElementOp::create(*this, vector, element, i32(i));
+  return vector;
 }
 
 Value ThreadBuilder::pair(Value low, Value high, Type element) {
   if (low.getType() == element)
-    return vectorOfTwo(low, high);
+    return vectorOf({low, high});
   auto type = VectorType::get({2}, element);
   auto rounding = NVVM::FPRoundingMode::RN;
   if (element.isBF16())
@@ -232,6 +247,11 @@ Value ThreadBuilder::shuffle(Value value, unsigned mask) {
 Value ThreadBuilder::shuffleFrom(Value value, Value lane) {
   return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, lane,
                               i32(31), NVVM::ShflKind::idx, UnitAttr());
+}
+
+Value ThreadBuilder::vote(Value condition, NVVM::VoteSyncKind kind) {
+  Type type = kind == NVVM::VoteSyncKind::ballot ? getI32Type() : getI1Type();
+  return NVVM::VoteSyncOp::create(*this, type, i32(-1), condition, kind);
 }
 
 Value ThreadBuilder::broadcast(Value value) {
@@ -365,16 +385,12 @@ Value ThreadBuilder::colOf(const MmaLayout &layout, int64_t c) {
 
 Value ThreadBuilder::insideRow(const MmaLayout &layout, int64_t r) {
   Value row = rowOf(layout, r);
-  return layout.hasRow(r)
-             ? row
-             : Value(arith::MinSIOp::create(*this, row, i32(layout.rows - 1)));
+  return layout.hasRow(r) ? row : clamp(row, layout.rows);
 }
 
 Value ThreadBuilder::insideCol(const MmaLayout &layout, int64_t c) {
   Value col = colOf(layout, c);
-  return layout.hasCol(c)
-             ? col
-             : Value(arith::MinSIOp::create(*this, col, i32(layout.cols - 1)));
+  return layout.hasCol(c) ? col : clamp(col, layout.cols);
 }
 
 Value ThreadBuilder::hasRow(const MmaLayout &layout, int64_t r) {

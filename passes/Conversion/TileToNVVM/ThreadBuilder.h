@@ -11,6 +11,7 @@
 #include "dialects/Interfaces/Extents.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
 
@@ -43,6 +44,10 @@ public:
   mlir::Value rem(mlir::Value lhs, int64_t rhs);
   /// lhs < rhs, signed.
   mlir::Value less(mlir::Value lhs, int64_t rhs);
+  mlir::Value equal(mlir::Value lhs, int64_t rhs);
+  mlir::Value differs(mlir::Value lhs, int64_t rhs);
+  /// The last of `count` numbers for those behind it.
+  mlir::Value clamp(mlir::Value value, int64_t count);
   /// 0 <= value < extent.
   mlir::Value inside(mlir::Value value, int64_t extent);
   /// A size as a value of an integer type. One that is no constant is computed
@@ -69,7 +74,7 @@ public:
                          mlir::Type element, int64_t count);
   void storeVector(mlir::Value vector, mlir::Value base, mlir::Value index);
 
-  mlir::Value vectorOfTwo(mlir::Value low, mlir::Value high);
+  mlir::Value vectorOf(mlir::ValueRange elements);
   /// A vector of two `element`s, to which f32 numbers are rounded.
   mlir::Value pair(mlir::Value low, mlir::Value high, mlir::Type element);
   /// Element `i` of a vector.
@@ -129,6 +134,10 @@ public:
   mlir::Value shuffle(mlir::Value value, unsigned mask);
   /// The value of lane `lane`, an i32, of the warp.
   mlir::Value shuffleFrom(mlir::Value value, mlir::Value lane);
+
+  /// What the lanes of the warp say together: a bit for each, an i32, or
+  /// whether some or all hold.
+  mlir::Value vote(mlir::Value condition, mlir::NVVM::VoteSyncKind kind);
 
   /// The value of the warp's first lane, an i32: the assembler sees of it that
   /// all lanes have the same.

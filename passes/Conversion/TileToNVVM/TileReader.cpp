@@ -6,7 +6,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/BlockedTiles.h"
-#include "passes/Conversion/TileToNVVM/Combine.h"
 #include "passes/Conversion/TileToNVVM/GlobalMemory.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/ScratchTiles.h"
@@ -15,8 +14,6 @@
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
-
-static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
 TileReader::TileReader(ThreadBuilder &b, Operation *op,
                        ArrayRef<ValueRange> converted,
@@ -121,15 +118,23 @@ SmallVector<Value> nsa::cuda::pack(ThreadBuilder &b, const MmaLayout &layout,
   return packed;
 }
 
-/// Of a tile without registers, computes them.
-SmallVector<Value> TileReader::elementsOf(Value tile) {
-  MmaLayout layout(cast<TileType>(tile.getType()));
-  Memo memo;
+SmallVector<Value>
+nsa::cuda::makeElements(const MmaLayout &layout,
+                        function_ref<Value(int64_t r, int64_t c)> make) {
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowCount(); ++r)
     for (int64_t c = 0; c < layout.colCount(); ++c)
-      elements.push_back(mmaElement(tile, layout, r, c, memo));
+      elements.push_back(make(r, c));
   return elements;
+}
+
+/// Of a tile without registers, computes them.
+SmallVector<Value> TileReader::elementsOf(Value tile) {
+  MmaLayout layout(tile);
+  Memo memo;
+  return makeElements(layout, [&](int64_t r, int64_t c) {
+    return mmaElement(tile, layout, r, c, memo);
+  });
 }
 
 Value TileReader::mmaElement(Value operand, const MmaLayout &larger, int64_t r,
@@ -138,7 +143,7 @@ Value TileReader::mmaElement(Value operand, const MmaLayout &larger, int64_t r,
     return rowElement(operand, c, memo);
   if (!isTile(operand) || isVirtual(operand))
     return evaluate(operand, b.rowOf(larger, r), b.colOf(larger, c), memo);
-  MmaLayout layout(cast<TileType>(operand.getType()));
+  MmaLayout layout(operand);
   ValueRange own = converted.lookup(operand);
   int64_t i = (layout.rows == 1 ? 0 : r) * layout.colCount() +
               (layout.cols == 1 ? 0 : c);
@@ -300,8 +305,7 @@ static bool isExponent(Operation &op) {
   });
 }
 
-/// 2^power by the special function unit.
-static Value createExp2(ThreadBuilder &b, Value power) {
+Value nsa::cuda::createExp2(ThreadBuilder &b, Value power) {
   return LLVM::CallIntrinsicOp::create(
              b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
              ValueRange{power})
@@ -311,7 +315,7 @@ static Value createExp2(ThreadBuilder &b, Value power) {
 /// exp(x) = 2^(x log2(e)). The factor must not be folded into the difference
 /// that x often is: the rounding error of a large number times log2(e) would be
 /// one of the exponent.
-static Value createExp(ThreadBuilder &b, Value x) {
+Value nsa::cuda::createExp(ThreadBuilder &b, Value x) {
   return createExp2(b,
                     arith::MulFOp::create(
                         b, x, b.constant(b.getF32Type(), 1.44269504088896341)));
@@ -332,8 +336,8 @@ static void runInner(ThreadBuilder &b, Operation &op, IRMapping &mapping,
       return give(mapping.lookupOrDefault(value));
   }
   if (auto max = dyn_cast<arith::MaxNumFOp>(op))
-    return give(getMaximum(b, mapping.lookupOrDefault(max.getLhs()),
-                           mapping.lookupOrDefault(max.getRhs())));
+    return give(LLVM::MaxNumOp::create(b, mapping.lookupOrDefault(max.getLhs()),
+                                       mapping.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, mapping);
   // A dot and its sum are rounded once, as on tensor cores. Exponents are not:
   // the difference of equal scores is 0, however large they are.

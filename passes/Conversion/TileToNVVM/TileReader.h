@@ -90,7 +90,16 @@ private:
   llvm::DenseMap<mlir::Value, mlir::ValueRange> converted;
 };
 
-/// Registers of elements of the MMA layout in row-major order.
+/// 2^power by the special function unit.
+mlir::Value createExp2(ThreadBuilder &b, mlir::Value power);
+/// e^x by the same.
+mlir::Value createExp(ThreadBuilder &b, mlir::Value x);
+
+/// Elements of the MMA layout in row-major order.
+llvm::SmallVector<mlir::Value>
+makeElements(const MmaLayout &layout,
+             llvm::function_ref<mlir::Value(int64_t r, int64_t c)> make);
+/// Their registers.
 llvm::SmallVector<mlir::Value> pack(ThreadBuilder &b, const MmaLayout &layout,
                                     llvm::ArrayRef<mlir::Value> elements);
 

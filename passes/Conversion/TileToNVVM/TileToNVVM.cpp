@@ -128,11 +128,6 @@ static LogicalResult verifyGrid(KernelOp kernel) {
   return success();
 }
 
-static bool multiplies(KernelOp kernel) {
-  return kernel.walk([](DotOp) { return WalkResult::interrupt(); })
-      .wasInterrupted();
-}
-
 namespace {
 struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
   using NSATileToNVVMBase::NSATileToNVVMBase;
@@ -151,7 +146,7 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
                            kSharedMemory, Attribute(),
                            /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
-      bool hasDots = multiplies(kernel);
+      bool hasDots = contains(kernel, llvm::IsaPred<DotOp>);
       if (failed(verifyGrid(kernel)) || failed(verifyKernel(kernel, wgmma)))
         return signalPassFailure();
       FailureOr<LLVM::LLVMFuncOp> function = convertKernel(kernel);

@@ -9,8 +9,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 
 using namespace mlir;
@@ -69,9 +69,7 @@ static std::pair<Value, Value> unpackElement(ThreadBuilder &b, Value element) {
       arith::OrIOp::create(b, complement(b, positive), b.i32(INT32_MIN));
   Value value = arith::BitcastOp::create(
       b, b.getF32Type(), arith::XOrIOp::create(b, ordered, flip));
-  Value isEmpty =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, element, b.i64(0));
-  return {b.select(isEmpty, b.constant(b.getF32Type(), -1), value),
+  return {b.select(b.equal(element, 0), b.constant(b.getF32Type(), -1), value),
           complement(b, low(b, element))};
 }
 
@@ -87,9 +85,9 @@ class LaneSorter {
 public:
   /// Lists of `cols` elements, filled up to a power of two, in groups of up to
   /// 32 lanes.
-  LaneSorter(ThreadBuilder &b, int64_t cols, Value tid)
+  LaneSorter(ThreadBuilder &b, int64_t cols)
       : b(b), cols(cols), length(int64_t(llvm::bit_ceil(uint64_t(cols)))),
-        places(std::min<int64_t>(length, 32)), lane(b.rem(tid, 32)),
+        places(std::min<int64_t>(length, 32)), lane(b.rem(b.threadId(), 32)),
         place(b.rem(lane, places)) {}
 
   int64_t getPlaces() const { return places; }
@@ -101,9 +99,10 @@ public:
   /// those that do not exist. `isRow` is whether the row does, null is true.
   SmallVector<Value> readRow(Value isRow,
                              llvm::function_ref<Value(Value col)> read);
-  /// Writes them back, where they exist.
-  void writeRow(Value isRow, ArrayRef<Value> elements,
-                llvm::function_ref<void(Value element, Value col)> write);
+  /// Writes those of several rows back, where they exist.
+  using Writer = llvm::function_ref<void(Value element, Value row, Value col)>;
+  void writeRows(ArrayRef<Value> rows, ArrayRef<Value> exists,
+                 ArrayRef<Value> elements, Writer write);
 
   /// Sorts `count` neighbours each, a power of two; those of more than one
   /// register lie one after the other.
@@ -136,9 +135,7 @@ private:
     return b.both(isRow, cols < length ? b.less(col, cols) : Value());
   }
   Value hasBit(int64_t bit) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                 arith::AndIOp::create(b, place, b.i32(bit)),
-                                 b.i32(0));
+    return b.differs(arith::AndIOp::create(b, place, b.i32(bit)), 0);
   }
   /// The element of the lane whose place differs in `mask`.
   Value across(Value element, int64_t mask) {
@@ -152,11 +149,6 @@ private:
                 int64_t distance, int64_t run);
   void exchangeRegisters(MutableArrayRef<Value> elements, int64_t count,
                          int64_t distance, int64_t run);
-  Value vote(Value condition, NVVM::VoteSyncKind kind) {
-    Type type =
-        kind == NVVM::VoteSyncKind::ballot ? b.getI32Type() : b.getI1Type();
-    return NVVM::VoteSyncOp::create(b, type, b.i32(-1), condition, kind);
-  }
   /// Merges columns `first` and on, up to 32 of `cols`, into lists; returns how
   /// many.
   int64_t mergeNext(Lists &lists, int64_t first, int64_t cols,
@@ -201,13 +193,13 @@ LaneSorter::readRow(Value isRow, llvm::function_ref<Value(Value col)> read) {
   return elements;
 }
 
-void LaneSorter::writeRow(
-    Value isRow, ArrayRef<Value> elements,
-    llvm::function_ref<void(Value element, Value col)> write) {
-  for (auto [k, element] : llvm::enumerate(elements)) {
-    Value col = getCol(int64_t(k));
-    b.ifThen(isInside(isRow, col),
-             [&, element = element] { write(element, col); });
+void LaneSorter::writeRows(ArrayRef<Value> rows, ArrayRef<Value> exists,
+                           ArrayRef<Value> elements, Writer write) {
+  for (auto [i, element] : llvm::enumerate(elements)) {
+    Value col = getCol(int64_t(i) % getDepth());
+    size_t row = i / getDepth();
+    b.ifThen(isInside(exists[row], col),
+             [&, element = element] { write(element, rows[row], col); });
   }
 }
 
@@ -294,7 +286,8 @@ LaneSorter::findAbove(const Lists &lists, int64_t first, int64_t groups,
     Value bits = b.i32(0);
     for (int64_t g = 0; g < groups; ++g) {
       Value candidate = candidates(row, b.add(place, first + g * places));
-      Value votes = vote(isLarger(candidate, last), NVVM::VoteSyncKind::ballot);
+      Value votes =
+          b.vote(isLarger(candidate, last), NVVM::VoteSyncKind::ballot);
       all = b.createOrFold<arith::OrIOp>(all, votes);
       Value own = arith::ShRUIOp::create(b, votes, firstLane);
       if (places < 32)
@@ -331,9 +324,7 @@ SmallVector<Value> LaneSorter::mergeFew(const Lists &lists, int64_t first,
           b, rest, arith::AddIOp::create(b, rest, b.i32(-1)));
       rest = b.select(b.less(place, k + 1), rest, cleared);
     }
-    Value exists = b.both(
-        b.less(place, few),
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, rest, b.i32(0)));
+    Value exists = b.both(b.less(place, few), b.differs(rest, 0));
     // Without another bit there would be a branch for none.
     Value some = arith::OrIOp::create(b, rest, b.i32(INT32_MIN));
     Value bit = LLVM::CountTrailingZerosOp::create(b, b.getI32Type(), some,
@@ -360,13 +351,11 @@ int64_t LaneSorter::mergeNext(Lists &lists, int64_t first, int64_t cols,
                                         b.i32(few)));
     }
     return b.ifElse(
-        vote(isMany, NVVM::VoteSyncKind::any), TypeRange(before),
+        b.vote(isMany, NVVM::VoteSyncKind::any), TypeRange(before),
         [&] { return mergeAll(lists, first, groups, candidates); },
         [&] { return mergeFew(lists, first, above, candidates); });
   };
-  Value some =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, all, b.i32(0));
-  lists.elements = b.ifElse(some, TypeRange(before), mergeSome,
+  lists.elements = b.ifElse(b.differs(all, 0), TypeRange(before), mergeSome,
                             [&] { return lists.elements; });
   return groups * places;
 }
@@ -377,12 +366,11 @@ static constexpr int64_t mostRows = 4;
 /// Runs `body` for the rows of a tile, some of those of each group of lanes at
 /// once, and whether they exist: others are the last one. Null is true.
 static void forRowsOfLanes(
-    ThreadBuilder &b, const LaneSorter &sorter, int64_t rows, int64_t threads,
-    Value tid,
+    ThreadBuilder &b, const LaneSorter &sorter, int64_t rows,
     llvm::function_ref<void(ArrayRef<Value> rows, ArrayRef<Value> exists)>
         body) {
-  int64_t groups = threads / sorter.getPlaces();
-  Value own = b.div(tid, sorter.getPlaces());
+  int64_t groups = b.getThreads() / sorter.getPlaces();
+  Value own = b.div(b.threadId(), sorter.getPlaces());
   int64_t atOnce = std::clamp<int64_t>(mostRows / sorter.getDepth(), 1,
                                        llvm::divideCeil(rows, groups));
   b.loop(b.i32(0), b.i32(int32_t(rows)), b.i32(int32_t(atOnce * groups)), {},
@@ -393,8 +381,7 @@ static void forRowsOfLanes(
                  b.add(arith::AddIOp::create(b, own, begin), k * groups);
              exists.push_back(rows % (atOnce * groups) ? b.less(row, rows)
                                                        : Value());
-             inside.push_back(
-                 arith::MinSIOp::create(b, row, b.i32(int32_t(rows - 1))));
+             inside.push_back(b.clamp(row, rows));
            }
            body(inside, exists);
            return {};
@@ -410,7 +397,7 @@ static Value readCandidate(TileReader &in, TopNOp op, const ScratchTile &from,
                            Value row, Value col) {
   ThreadBuilder &b = in.b;
   int64_t cols = blockedLayoutOf(op.getValues()).cols;
-  Value inside = arith::MinSIOp::create(b, col, b.i32(int32_t(cols - 1)));
+  Value inside = b.clamp(col, cols);
   Value index = arith::AddIOp::create(b, in.scalar(op.getBase()), inside);
   return b.select(b.less(col, cols),
                   packElement(b, readScratch(b, from, row, inside), index),
@@ -422,7 +409,7 @@ static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   ScratchTile from = share(in, op.getValuesMutable());
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  LaneSorter sorter(b, best.cols, b.threadId());
+  LaneSorter sorter(b, best.cols);
   int64_t rowsAtOnce = b.getThreads() / sorter.getPlaces();
   SmallVector<Value> bestValues = in.registersOf(op.getBestValues());
   SmallVector<Value> bestIndices = in.registersOf(op.getBestIndices());
@@ -431,9 +418,9 @@ static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
   for (int64_t done = 0; done < ownRows; done += mostRows) {
     LaneSorter::Lists lists;
     for (int64_t k = done; k < std::min(done + mostRows, ownRows); ++k) {
-      lists.rows.push_back(arith::MinSIOp::create(
-          b, b.add(b.div(b.threadId(), sorter.getPlaces()), k * rowsAtOnce),
-          b.i32(int32_t(best.rows - 1))));
+      lists.rows.push_back(b.clamp(
+          b.add(b.div(b.threadId(), sorter.getPlaces()), k * rowsAtOnce),
+          best.rows));
       lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
       lists.last.push_back(sorter.get(lists.elements.back(), best.cols - 1));
     }
@@ -453,10 +440,8 @@ static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
 static Results lowerTopN(TopNOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   BlockedLayout best = blockedLayoutOf(op.getBestValues());
-  LaneSorter sorter(b, best.cols, b.threadId());
-  // Each thread may hold one element of a row already.
-  if (best.threadsPerRow == best.cols && best.perRow() == 1 &&
-      best.cols == sorter.getPlaces())
+  LaneSorter sorter(b, best.cols);
+  if (staysInRegisters(op))
     return lowerTopNInRegisters(op, in);
   Scratch scratch(in);
   ScratchTile from = scratch.store(op.getValues());
@@ -479,18 +464,14 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
                            [&](Value row, Value col) {
                              return readCandidate(in, op, from, row, col);
                            });
-    ArrayRef<Value> merged = lists.elements;
-    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
-      sorter.writeRow(isRow, merged.take_front(sorter.getDepth()),
-                      [&, row = row](Value element, Value col) {
-                        auto [value, index] = unpackElement(b, element);
-                        writeScratch(b, value, values, row, col);
-                        writeScratch(b, index, indices, row, col);
-                      });
-      merged = merged.drop_front(sorter.getDepth());
-    }
+    sorter.writeRows(rows, exists, lists.elements,
+                     [&](Value element, Value row, Value col) {
+                       auto [value, index] = unpackElement(b, element);
+                       writeScratch(b, value, values, row, col);
+                       writeScratch(b, index, indices, row, col);
+                     });
   };
-  forRowsOfLanes(b, sorter, best.rows, b.getThreads(), b.threadId(), mergeRows);
+  forRowsOfLanes(b, sorter, best.rows, mergeRows);
   scratch.endStores();
   return {readBack(b, op.getTopValues(), values),
           readBack(b, op.getTopIndices(), indices)};
@@ -500,7 +481,7 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
 static Results lowerSort(SortOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   BlockedLayout blocked = blockedLayoutOf(op.getInput());
-  LaneSorter sorter(b, blocked.cols, b.threadId());
+  LaneSorter sorter(b, blocked.cols);
   Scratch scratch(in);
   ScratchTile shared = scratch.store(op.getInput());
   scratch.endStores();
@@ -514,25 +495,16 @@ static Results lowerSort(SortOp op, TileReader &in) {
                 complement(b, readScratch(b, shared, row, col)));
           }));
     elements = sorter.sort(std::move(elements), sorter.getLength());
-    ArrayRef<Value> sorted = elements;
-    for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
-      sorter.writeRow(isRow, sorted.take_front(sorter.getDepth()),
-                      [&, row = row](Value element, Value col) {
-                        writeScratch(b, complement(b, low(b, element)), shared,
-                                     row, col);
-                      });
-      sorted = sorted.drop_front(sorter.getDepth());
-    }
+    sorter.writeRows(
+        rows, exists, elements, [&](Value element, Value row, Value col) {
+          writeScratch(b, complement(b, low(b, element)), shared, row, col);
+        });
   };
-  forRowsOfLanes(b, sorter, blocked.rows, b.getThreads(), b.threadId(),
-                 sortRows);
+  forRowsOfLanes(b, sorter, blocked.rows, sortRows);
   scratch.endStores();
   return {readBack(b, op.getResult(), shared)};
 }
 
-void nsa::cuda::populateTopNPatterns(RewritePatternSet &patterns,
-                                     const TypeConverter &types,
-                                     TileBounds &bounds) {
-  patterns.add<TilePattern<TopNOp, lowerTopN>, TilePattern<SortOp, lowerSort>>(
-      types, patterns.getContext(), bounds);
+void nsa::cuda::populateTopNPatterns(TilePatterns &patterns) {
+  patterns.add(lowerTopN, lowerSort);
 }

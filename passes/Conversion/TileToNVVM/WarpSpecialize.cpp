@@ -129,8 +129,7 @@ void Specializer::makeBarriers() {
 }
 
 void Specializer::advance(Turn &turn) {
-  Value isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, turn.stage,
-                                       b.i32(pipeline.getStages() - 1));
+  Value isLast = b.equal(turn.stage, pipeline.getStages() - 1);
   Value wraps = arith::ExtUIOp::create(b, b.getI32Type(), isLast);
   turn.phase = arith::XOrIOp::create(b, turn.phase, wraps);
   turn.stage = b.select(isLast, b.i32(0), b.add(turn.stage, 1));
