@@ -1,6 +1,5 @@
 //===- CopyPatterns.cpp - copies to buffers -------------------------------===//
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "passes/Conversion/TileToNVVM/GlobalMemory.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
@@ -42,13 +41,48 @@ static std::optional<int64_t> getRowDistance(tile_gpu::AsyncCopyOp copy,
 /// tile for its padding where they are computed from what is read, which must
 /// lie inside.
 static Value getReadRow(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
-                        const SharedShape &shape, Value row) {
+                        int64_t paddedRows, Value row) {
+  int64_t rows = op.getTileType().getRows();
   bool isGathered = llvm::any_of(op.getIndices(), [](Value index) {
     return isa<TileType>(index.getType()) && !index.getDefiningOp<RangeOp>();
   });
-  if (!isGathered || shape.rows == shape.paddedRows())
-    return row;
-  return arith::MinSIOp::create(b, row, b.i32(shape.rows - 1));
+  return isGathered && rows != paddedRows ? b.clamp(row, rows) : row;
+}
+
+/// Where what is copied to a row and a column comes from; padding up to
+/// `paddedRows` and `paddedCols` is outside.
+static Address sourceOf(TileReader &in, tile_gpu::AsyncCopyOp op, Value row,
+                        Value col, int64_t paddedRows, int64_t paddedCols) {
+  ThreadBuilder &b = in.b;
+  TileType tile = op.getTileType();
+  Value inside = getReadRow(b, op, paddedRows, row);
+  Memo memo;
+  SmallVector<Value> coordinates =
+      llvm::map_to_vector(op.getIndices(), [&](Value index) {
+        return in.evaluate(index, inside, col, memo);
+      });
+  Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
+  if (tile.getRows() != paddedRows)
+    address.valid = b.both(address.valid, b.less(row, tile.getRows()));
+  if (tile.getCols() != paddedCols)
+    address.valid = b.both(address.valid, b.less(col, tile.getCols()));
+  return address;
+}
+
+/// How many of `bytes` are read, zeros behind them: of an element outside
+/// none. Null is all.
+static Value bytesInside(ThreadBuilder &b, const Address &address,
+                         int64_t bytes) {
+  return address.valid ? b.select(address.valid, b.i32(bytes), b.i32(0))
+                       : Value();
+}
+
+/// Copies 4, 8 or 16 bytes.
+static void copyAsync(ThreadBuilder &b, Value to, Value from, int64_t bytes,
+                      Value inside) {
+  auto cache = bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                           : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(b, to, from, uint32_t(bytes), cache, inside);
 }
 
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
@@ -63,8 +97,6 @@ static void copyVectors(TileReader &in, tile_gpu::AsyncCopyOp op,
   int64_t pieces = shape.paddedRows() * perRow;
   int64_t perVector = SharedShape::vectorElements / width;
   Type element = op.getBuffer().getType().getElementType();
-  auto cache = perVector == 1 ? NVVM::LoadCacheModifierKind::CG
-                              : NVVM::LoadCacheModifierKind::CA;
   int64_t rowsPerRound = countWorkers(b, perRow) % perRow == 0
                              ? countWorkers(b, perRow) / perRow
                              : 0;
@@ -76,22 +108,9 @@ static void copyVectors(TileReader &in, tile_gpu::AsyncCopyOp op,
   Value source;
   int64_t round = 0;
   auto copy = [&](Value row, Value piece) {
-    Memo memo;
-    Value col = b.mul(piece, width);
-    SmallVector<Value> coordinates;
-    Value inside = getReadRow(b, op, shape, row);
-    for (Value index : op.getIndices())
-      coordinates.push_back(in.evaluate(index, inside, col, memo));
-    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
-    if (shape.rows != shape.paddedRows())
-      address.valid = b.both(address.valid, b.less(row, shape.rows));
-    if (shape.cols != shape.paddedCols())
-      address.valid = b.both(address.valid, b.less(col, shape.cols));
-    // Of an element outside nothing is read.
-    Value size;
-    if (address.valid)
-      size = b.select(address.valid, b.i32(2 * width), b.i32(0));
-    Value from, to;
+    Address address = sourceOf(in, op, row, b.mul(piece, width),
+                               shape.paddedRows(), shape.paddedCols());
+    Value inside = bytesInside(b, address, 2 * width), from, to;
     if (rowsPerRound && rowDistance && round > 0)
       // Perhaps outside, where nothing is read.
       from = b.advance(source, b.i32(round * rowsPerRound * *rowDistance));
@@ -109,7 +128,7 @@ static void copyVectors(TileReader &in, tile_gpu::AsyncCopyOp op,
     }
     if (round++ == 0)
       source = from;
-    NVVM::CpAsyncOp::create(b, to, from, uint32_t(2 * width), cache, size);
+    copyAsync(b, to, from, 2 * width, inside);
   };
   forPieces(b, pieces, perRow, copy);
 }
@@ -119,17 +138,9 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
   ThreadBuilder &b = in.b;
   const SharedShape &shape = tile.shape;
   auto copy = [&](Value row, Value col) {
-    Memo memo;
-    SmallVector<Value> coordinates;
-    Value inside = getReadRow(b, op, shape, row);
-    for (Value index : op.getIndices())
-      coordinates.push_back(in.evaluate(index, inside, col, memo));
-    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
-    if (shape.rows != shape.paddedRows())
-      address.valid = b.both(address.valid, b.less(row, shape.rows));
-    if (shape.cols != shape.paddedCols())
-      address.valid = b.both(address.valid, b.less(col, shape.cols));
-    b.store(loadElement(in, op.getRef(), address),
+    Address address =
+        sourceOf(in, op, row, col, shape.paddedRows(), shape.paddedCols());
+    b.store(loadFrom(in, op.getRef(), address),
             bufferElement(b, tile, row, col), b.i32(0));
   };
   forPieces(b, shape.paddedRows() * shape.paddedCols(), shape.paddedCols(),
@@ -154,29 +165,16 @@ static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   MmaLayout layout = getLineLayout(op.getBuffer());
   StagedLine line{getOffset(op.getBuffer()), in.scalar(op.getStage())};
   bool isRow = layout.rows == 1;
-  int64_t length = isRow ? layout.cols : layout.rows;
   int64_t padded = layout.lineLength();
   auto width = int64_t(op.getWidth());
   auto copy = [&](Value, Value piece) {
-    Memo memo;
     Value place = b.mul(piece, width);
-    SmallVector<Value> coordinates;
-    for (Value index : op.getIndices())
-      coordinates.push_back(isRow ? in.evaluate(index, b.i32(0), place, memo)
-                                  : in.evaluate(index, place, b.i32(0), memo));
-    Address address = addressOf(in, op.getRef(), op.getIndices(), coordinates);
-    if (length != padded)
-      address.valid = b.both(address.valid, b.less(place, length));
-    Value size;
-    if (address.valid)
-      size = b.select(address.valid, b.i32(4 * width), b.i32(0));
-    NVVM::CpAsyncOp::create(
-        b, stagedAddress(b, line, b.mul(piece, 4 * width)),
-        b.address(in.scalar(op.getRef()), address.offset, layout.element),
-        uint32_t(4 * width),
-        width == 4 ? NVVM::LoadCacheModifierKind::CG
-                   : NVVM::LoadCacheModifierKind::CA,
-        size);
+    Address address = isRow ? sourceOf(in, op, b.i32(0), place, 1, padded)
+                            : sourceOf(in, op, place, b.i32(0), padded, 1);
+    Value inside = bytesInside(b, address, 4 * width);
+    copyAsync(b, stagedAddress(b, line, b.mul(piece, 4 * width)),
+              b.address(in.scalar(op.getRef()), address.offset, layout.element),
+              4 * width, inside);
   };
   int64_t pieces = padded / width;
   forPieces(b, pieces, pieces, copy);

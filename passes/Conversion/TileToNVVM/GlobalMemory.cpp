@@ -59,17 +59,22 @@ Address nsa::cuda::both(ThreadBuilder &b, const Address &lhs,
   return {b.add(lhs.offset, rhs.offset), b.both(lhs.valid, rhs.valid)};
 }
 
-Value nsa::cuda::loadElement(TileReader &in, Value ref,
-                             const Address &address) {
+Value nsa::cuda::loadFrom(TileReader &in, Value ref, const Address &address,
+                          int64_t count) {
   ThreadBuilder &b = in.b;
   auto type = cast<MemRefType>(ref.getType());
   Type element = type.getElementType();
-  Value zero = b.constant(element, 0);
+  Type loaded = count == 1 ? element : VectorType::get({count}, element);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(loaded));
   if (type.getNumElements() == 0)
     return zero;
+  auto load = [&](Value offset) {
+    return count == 1 ? b.load(in.scalar(ref), offset, element)
+                      : b.loadVector(in.scalar(ref), offset, element, count);
+  };
   if (!address.valid)
-    return b.load(in.scalar(ref), address.offset, element);
+    return load(address.offset);
   Value offset = b.select(address.valid, address.offset,
                           b.constant(address.offset.getType(), 0));
-  return b.select(address.valid, b.load(in.scalar(ref), offset, element), zero);
+  return b.select(address.valid, load(offset), zero);
 }

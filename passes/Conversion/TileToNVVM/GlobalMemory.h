@@ -19,9 +19,10 @@ bool isInside(TileBounds &bounds, mlir::Value index, const Extent &extent);
 Address addressOf(TileReader &in, mlir::Value ref, mlir::ValueRange indices,
                   mlir::ValueRange coordinates);
 Address both(ThreadBuilder &b, const Address &lhs, const Address &rhs);
-/// Reads element 0 instead of one outside, and gives 0.
-mlir::Value loadElement(TileReader &in, mlir::Value ref,
-                        const Address &address);
+/// Reads an element, or the vector of `count` that lie together; element 0 and
+/// on instead of those outside, for which it gives zeros.
+mlir::Value loadFrom(TileReader &in, mlir::Value ref, const Address &address,
+                     int64_t count = 1);
 
 } // namespace nsa::cuda
 

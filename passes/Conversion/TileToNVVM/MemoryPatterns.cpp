@@ -9,44 +9,11 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Like `loadElement`, of elements that lie together.
-static SmallVector<Value> loadTogether(TileReader &in, Value ref,
-                                       const Address &address, int64_t count) {
-  ThreadBuilder &b = in.b;
-  if (count == 1)
-    return {loadElement(in, ref, address)};
-  auto type = cast<MemRefType>(ref.getType());
-  Type element = type.getElementType();
-  if (type.getNumElements() == 0)
-    return SmallVector<Value>(count, b.constant(element, 0));
-  Value vector;
-  if (!address.valid) {
-    vector = b.loadVector(in.scalar(ref), address.offset, element, count);
-  } else {
-    Value offset = b.select(address.valid, address.offset,
-                            b.constant(address.offset.getType(), 0));
-    vector = b.loadVector(in.scalar(ref), offset, element, count);
-    TypedAttr zeros = b.getZeroAttr(vector.getType());
-    vector =
-        b.select(address.valid, vector, arith::ConstantOp::create(b, zeros));
-  }
-  SmallVector<Value> values;
-  for (int64_t i = 0; i < count; ++i)
-    values.push_back(LLVM::ExtractElementOp::create(b, vector, b.i32(i)));
-  return values;
-}
-
 static void storeTogether(TileReader &in, ValueRange values, Value ref,
                           const Address &address) {
-  ThreadBuilder &b = in.b;
   if (values.size() == 1)
-    return b.store(values[0], in.scalar(ref), address.offset);
-  auto type = VectorType::get({static_cast<int64_t>(values.size())},
-                              values[0].getType());
-  Value vector = LLVM::PoisonOp::create(b, type);
-  for (auto [i, value] : llvm::enumerate(values))
-    vector = LLVM::InsertElementOp::create(b, vector, value, b.i32(i));
-  b.storeVector(vector, in.scalar(ref), address.offset);
+    return in.b.store(values[0], in.scalar(ref), address.offset);
+  in.b.storeVector(in.b.vectorOf(values), in.scalar(ref), address.offset);
 }
 
 /// Where register `k` of an access to memory is.
@@ -74,9 +41,9 @@ static Results lowerLoad(LoadOp op, TileReader &in) {
     return lowerMmaLoad(op, in);
   auto shape = dyn_cast<TileType>(op.getType());
   if (!shape)
-    return {{loadElement(in, op.getRef(),
-                         addressOf(in, op.getRef(), op.getIndices(),
-                                   getScalars(in, op.getIndices())))}};
+    return {{loadFrom(in, op.getRef(),
+                      addressOf(in, op.getRef(), op.getIndices(),
+                                getScalars(in, op.getIndices())))}};
   ThreadBuilder &b = in.b;
   SmallVector<Source> sources = in.prepare(op.getIndices(), shape);
   BlockedLayout blocked = blockedLayoutOf(shape);
@@ -87,7 +54,12 @@ static Results lowerLoad(LoadOp op, TileReader &in) {
         addressAt(in, op.getRef(), op.getIndices(), sources, blocked, k);
     // Threads beyond the tile have coordinates that nobody vouches for.
     address.valid = b.both(address.valid, isElement(b, blocked, k));
-    llvm::append_range(values, loadTogether(in, op.getRef(), address, step));
+    Value loaded = loadFrom(in, op.getRef(), address, step);
+    if (step == 1)
+      values.push_back(loaded);
+    else
+      for (int64_t i = 0; i < step; ++i)
+        values.push_back(b.half(loaded, i));
   }
   return {std::move(values)};
 }
@@ -103,9 +75,7 @@ static Results lowerStore(StoreOp op, TileReader &in) {
   if (!shape) {
     Address address = addressOf(in, op.getRef(), op.getIndices(),
                                 getScalars(in, op.getIndices()));
-    Value first = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                        b.threadId(), b.i32(0));
-    b.ifThen(b.both(first, address.valid), [&] {
+    b.ifThen(b.both(b.equal(b.threadId(), 0), address.valid), [&] {
       b.store(in.scalar(op.getValue()), in.scalar(op.getRef()), address.offset);
     });
     return {};

@@ -76,24 +76,9 @@ static bool movesPairs(const MmaLayout &layout, Value ref, ValueRange indices) {
          getAccessWidth(ref, indices, 2) == 2;
 }
 
-/// Like `loadElement`, of two elements.
-static Value loadPair(TileReader &in, Value ref, const Address &address) {
-  ThreadBuilder &b = in.b;
-  auto type = cast<MemRefType>(ref.getType());
-  Type element = type.getElementType();
-  auto pairType = VectorType::get({2}, element);
-  if (!address.valid)
-    return b.loadVector(in.scalar(ref), address.offset, element, 2);
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(pairType));
-  Value offset = b.select(address.valid, address.offset,
-                          b.constant(address.offset.getType(), 0));
-  return b.select(address.valid,
-                  b.loadVector(in.scalar(ref), offset, element, 2), zero);
-}
-
 Results nsa::cuda::lowerMmaLoad(LoadOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  MmaLayout layout(cast<TileType>(op.getType()));
+  MmaLayout layout(op.getResult());
   SmallVector<Value> values;
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
     values.assign(layout.elements(), b.constant(layout.element, 0));
@@ -104,15 +89,11 @@ Results nsa::cuda::lowerMmaLoad(LoadOp op, TileReader &in) {
   for (int64_t r = 0; r < layout.rowCount(); ++r)
     for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1) {
       Address address = addressAt(b, addresses, layout, r, c);
-      if (!pairs) {
-        values.push_back(loadElement(in, op.getRef(), address));
-        continue;
-      }
-      Value pair = loadPair(in, op.getRef(), address);
-      if (layout.isPacked())
-        values.push_back(pair);
+      Value loaded = loadFrom(in, op.getRef(), address, pairs ? 2 : 1);
+      if (pairs && !layout.isPacked())
+        values.append({b.half(loaded, 0), b.half(loaded, 1)});
       else
-        values.append({b.half(pair, 0), b.half(pair, 1)});
+        values.push_back(loaded);
     }
   return {pairs && layout.isPacked() ? values : pack(b, layout, values)};
 }
@@ -131,7 +112,7 @@ static SmallVector<Value> transposeQuad(ThreadBuilder &b,
   for (int64_t i = 0; i < 2; ++i) {
     // `pair` is twice the number in the quad.
     Value bit = arith::AndIOp::create(b, b.place().pair, b.i32(2 << i));
-    bits[i] = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, b.i32(0));
+    bits[i] = b.differs(bit, 0);
   }
   // Of two words a thread keeps one, by a bit of its number, and gets the same
   // one of its partner, which belongs before or behind its own.
@@ -151,7 +132,6 @@ static SmallVector<Value> transposeQuad(ThreadBuilder &b,
 static void storeVectors(TileReader &in, StoreOp op, const MmaLayout &layout,
                          const Addresses &addresses, ArrayRef<Value> values) {
   ThreadBuilder &b = in.b;
-  auto words = VectorType::get({4}, b.getI32Type());
   auto vectorType = VectorType::get({8}, layout.element);
   // Where the columns of this thread begin, from those of its MMA tile.
   Value ahead = b.mul(b.place().pair, 3);
@@ -168,9 +148,7 @@ static void storeVectors(TileReader &in, StoreOp op, const MmaLayout &layout,
       for (int64_t j = 0; j < 4; ++j)
         own.push_back(b.bitcast(values[(r * layout.colCount() + c) / 2 + j],
                                 b.getI32Type()));
-      Value vector = LLVM::PoisonOp::create(b, words);
-      for (auto [j, word] : llvm::enumerate(transposeQuad(b, own)))
-        vector = LLVM::InsertElementOp::create(b, vector, word, b.i32(j));
+      Value vector = b.vectorOf(transposeQuad(b, own));
       Address address = addressAt(b, addresses, layout, r, c);
       Value offset = ahead;
       if (address.offset.getType() != offset.getType())
@@ -192,7 +170,7 @@ Results nsa::cuda::lowerMmaStore(StoreOp op, TileReader &in) {
     return {};
   ThreadBuilder &b = in.b;
   SmallVector<Value> values = in.registersOf(op.getValue());
-  MmaLayout layout(cast<TileType>(op.getValue().getType()));
+  MmaLayout layout(op.getValue());
   Addresses addresses = addressesOf(in, op.getRef(), op.getIndices(), layout);
   if (movesVectors(layout, op) && addresses.mixed.empty())
     return storeVectors(in, op, layout, addresses, values), Results();

@@ -412,7 +412,7 @@ Value TileReader::evaluate(Value operand, Value row, Value col, Memo &memo) {
   SmallVector<Value> coordinates;
   for (Value index : load.getIndices())
     coordinates.push_back(evaluate(index, row, col, memo));
-  return remember(loadElement(
+  return remember(loadFrom(
       *this, load.getRef(),
       addressOf(*this, load.getRef(), load.getIndices(), coordinates)));
 }
