@@ -162,7 +162,7 @@ static int64_t threadsOf(Attribute layout) {
 
 /// Every tile of a kernel with `tile_gpu.threads` has a layout for as many.
 static LogicalResult verifyThreads(KernelOp kernel, int64_t threads) {
-  auto check = [&](Operation *op) -> LogicalResult {
+  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
     for (Type type : op->getResultTypes()) {
       auto tile = dyn_cast<TileType>(type);
       if (!tile)
@@ -178,13 +178,8 @@ static LogicalResult verifyThreads(KernelOp kernel, int64_t threads) {
                << threads;
     }
     return success();
-  };
-  return failure(kernel
-                     .walk([&](Operation *op) {
-                       return failed(check(op)) ? WalkResult::interrupt()
-                                                : WalkResult::advance();
-                     })
-                     .wasInterrupted());
+  });
+  return failure(result.wasInterrupted());
 }
 
 LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,

@@ -72,8 +72,7 @@ private:
 } // namespace
 
 Allocator::Allocator(KernelOp kernel, const Limits &limits)
-    : kernel(kernel), limits(limits),
-      threads(kernel->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt()),
+    : kernel(kernel), limits(limits), threads(getThreads(kernel)),
       written(getWrittenArguments(kernel)) {}
 
 //===----------------------------------------------------------------------===//

@@ -10,7 +10,7 @@ using namespace nsa::cuda;
 static StringRef constraintOf(Type type) {
   if (type.isF32())
     return "f";
-  return type.isInteger(64) ? "l" : "r";
+  return type.isInteger(64) || isa<LLVM::LLVMPointerType>(type) ? "l" : "r";
 }
 
 SmallVector<Value> Assembly::create(ImplicitLocOpBuilder &b) const {
@@ -21,9 +21,13 @@ SmallVector<Value> Assembly::create(ImplicitLocOpBuilder &b) const {
     constraints.push_back(constraintOf(input.getType()).str());
   for (size_t i = 0; i < tied.size(); ++i)
     constraints.push_back(std::to_string(i));
-  Type type = results.size() == 1
-                  ? results[0]
-                  : LLVM::LLVMStructType::getLiteral(b.getContext(), results);
+  if (ordersMemory)
+    constraints.push_back("~{memory}");
+  Type type;
+  if (results.size() == 1)
+    type = results[0];
+  else if (!results.empty())
+    type = LLVM::LLVMStructType::getLiteral(b.getContext(), results);
   SmallVector<Value> operands(inputs);
   llvm::append_range(operands, tied);
   auto instruction = LLVM::InlineAsmOp::create(

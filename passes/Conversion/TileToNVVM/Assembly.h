@@ -8,11 +8,13 @@
 namespace nsa::cuda {
 
 /// An instruction as text. In it, $0 and on are the results, which start as
-/// `tied` if there are any, and then the inputs.
+/// `tied` if there are any, and then the inputs. With `ordersMemory` no access
+/// to memory moves across.
 struct Assembly {
   std::string text;
   llvm::SmallVector<mlir::Type> results;
   llvm::SmallVector<mlir::Value> inputs, tied;
+  bool ordersMemory = false;
 
   llvm::SmallVector<mlir::Value> create(mlir::ImplicitLocOpBuilder &b) const;
 };

@@ -17,6 +17,7 @@
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -152,9 +153,9 @@ static LLVM::LLVMFuncOp createFunction(OpBuilder &b, KernelOp kernel) {
   return func;
 }
 
-static void setLaunchAttributes(KernelOp kernel, LLVM::LLVMFuncOp func,
-                                int64_t threads) {
+static void setLaunchAttributes(KernelOp kernel, LLVM::LLVMFuncOp func) {
   Builder b(kernel.getContext());
+  int64_t threads = getThreads(kernel);
   bool hasRoles =
       !kernel.getBody().front().getOps<tile_gpu::WarpSpecializeOp>().empty();
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
@@ -247,11 +248,9 @@ static LogicalResult convertFunction(LLVM::LLVMFuncOp func,
 FailureOr<LLVM::LLVMFuncOp> nsa::cuda::convertKernel(KernelOp kernel) {
   TypeConverter types;
   addTileConversions(types);
-  int64_t threads =
-      kernel->getAttrOfType<IntegerAttr>(tile_gpu::kThreadsAttr).getInt();
   OpBuilder b(kernel);
   LLVM::LLVMFuncOp func = createFunction(b, kernel);
-  setLaunchAttributes(kernel, func, threads);
+  setLaunchAttributes(kernel, func);
   if (failed(convertTiles(kernel, types)))
     return failure();
   moveBody(b, kernel, func);

@@ -169,13 +169,7 @@ static Results lowerWgmmaWait(nsa::tile_gpu::WgmmaWaitOp op, TileReader &in) {
       nsa::tile_gpu::WgmmaWaitOp::create(in.b, TypeRange(ValueRange(sums)),
                                          op.getPending(), sums)
           .getResults();
-  Results results;
-  for (Value value : op.getResults()) {
-    size_t count = MmaLayout(value).registers();
-    results.push_back(llvm::to_vector(waited.take_front(count)));
-    waited = waited.drop_front(count);
-  }
-  return results;
+  return splitRegisters(op.getResults(), waited);
 }
 
 void nsa::cuda::populateDotPatterns(TilePatterns &patterns) {

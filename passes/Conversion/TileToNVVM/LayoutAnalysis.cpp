@@ -5,6 +5,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -88,8 +89,7 @@ bool LayoutAnalysis::isProduct(Operation *op) const {
 //===----------------------------------------------------------------------===//
 
 void LayoutAnalysis::findRecomputed() {
-  DenseSet<Value> written;
-  kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
+  llvm::DenseSet<Value> written = getWrittenArguments(kernel);
   auto isCheap = [&](Operation *op) {
     if (auto load = dyn_cast<LoadOp>(op))
       return isTile(load.getResult()) &&

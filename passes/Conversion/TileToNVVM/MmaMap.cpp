@@ -1,12 +1,133 @@
 //===- MmaMap.cpp - maps of tiles in the MMA layout -----------------------===//
 
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/MaskAnalysis.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// How a value of a map's body changes along a row.
+enum class Course {
+  Constant,
+  /// An integer a * column + b.
+  Affine,
+  /// A truth value that holds in one interval of columns.
+  Interval,
+  Other
+};
+
+class Courses {
+public:
+  explicit Courses(MapOp map) : map(map) {}
+
+  Course of(Value value) {
+    if (auto known = courses.find(value); known != courses.end())
+      return known->second;
+    Course course = compute(value);
+    courses.try_emplace(value, course);
+    return course;
+  }
+
+private:
+  Course compute(Value value) {
+    if (value.getParentBlock() != &map.getBody().front())
+      return Course::Constant;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return ofInput(map.getInputs()[argument.getArgNumber()]);
+    Operation *def = value.getDefiningOp();
+    SmallVector<Course> operands =
+        llvm::map_to_vector(def->getOperands(), [&](Value v) { return of(v); });
+    if (llvm::all_of(operands, [](Course c) { return c == Course::Constant; }))
+      return Course::Constant;
+    auto areLinear = [&] {
+      return llvm::all_of(operands, [](Course c) {
+        return c == Course::Constant || c == Course::Affine;
+      });
+    };
+    if (isa<arith::AddIOp, arith::SubIOp>(def) && areLinear())
+      return Course::Affine;
+    if (isa<arith::MulIOp>(def) && areLinear() &&
+        llvm::is_contained(operands, Course::Constant))
+      return Course::Affine;
+    if (auto compare = dyn_cast<arith::CmpIOp>(def); compare && areLinear())
+      return isSignedOrder(compare.getPredicate()) ? Course::Interval
+                                                   : Course::Other;
+    if (isa<arith::AndIOp>(def) && value.getType().isInteger(1) &&
+        !llvm::is_contained(operands, Course::Other))
+      return Course::Interval;
+    return Course::Other;
+  }
+
+  static Course ofInput(Value input) {
+    if (cast<TileType>(input.getType()).getCols() == 1)
+      return Course::Constant;
+    auto range = input.getDefiningOp<RangeOp>();
+    return range && range.getAxis() == 1 ? Course::Affine : Course::Other;
+  }
+
+  static bool isSignedOrder(arith::CmpIPredicate predicate) {
+    return predicate == arith::CmpIPredicate::slt ||
+           predicate == arith::CmpIPredicate::sle ||
+           predicate == arith::CmpIPredicate::sgt ||
+           predicate == arith::CmpIPredicate::sge;
+  }
+
+  MapOp map;
+  llvm::DenseMap<Value, Course> courses;
+};
+
+/// Selects of a map's body whose conditions hold in one interval of columns of
+/// each row: if they hold in the first and in the last column of a tile, they
+/// hold in all. Coordinates do not overflow. And shortcuts that are open to
+/// whole rows.
+struct Masks {
+  SmallVector<arith::SelectOp> selects;
+  /// What computes the conditions, in order, and the arguments of the body that
+  /// this needs.
+  llvm::SetVector<Operation *> operations;
+  llvm::SetVector<Value> arguments;
+};
+} // namespace
+
+static Masks findMasks(MapOp map) {
+  Masks masks;
+  Courses courses(map);
+  Block &body = map.getBody().front();
+  llvm::DenseSet<Operation *> needed;
+  auto need = [&](auto &self, Value value) -> void {
+    if (value.getParentBlock() != &body)
+      return;
+    Operation *def = value.getDefiningOp();
+    if (!def)
+      masks.arguments.insert(value);
+    else if (needed.insert(def).second)
+      for (Value operand : def->getOperands())
+        self(self, operand);
+  };
+  for (auto select : body.getOps<arith::SelectOp>()) {
+    Course course = courses.of(select.getCondition());
+    if (course == Course::Interval ||
+        (course == Course::Constant && select->hasAttr(nsa::kShortcutAttr))) {
+      masks.selects.push_back(select);
+      need(need, select.getCondition());
+    }
+  }
+  for (Operation &op : body)
+    if (needed.contains(&op))
+      masks.operations.insert(&op);
+  return masks;
+}
+
+//===----------------------------------------------------------------------===//
+// Maps
+//===----------------------------------------------------------------------===//
 
 /// Results of 16 bits that end in a rounding: numbers are rounded in pairs.
 static llvm::SmallBitVector findRounded(MapOp op) {
@@ -128,17 +249,19 @@ static SmallVector<Value> runMasked(MapOp op, TileReader &in) {
       [&] { return runMap(op, in); });
 }
 
+Results nsa::cuda::splitRegisters(ValueRange tiles, ValueRange all) {
+  Results registers;
+  for (Value tile : tiles) {
+    size_t count = MmaLayout(tile).registers();
+    registers.push_back(llvm::to_vector(all.take_front(count)));
+    all = all.drop_front(count);
+  }
+  return registers;
+}
+
 Results nsa::cuda::lowerMmaMap(MapOp op, TileReader &in) {
   if (isReadWhereUsed(op.getResult(0)))
     return llvm::map_to_vector(
         op.getResults(), [&](Value result) { return getUnused(in.b, result); });
-  Results results(op.getNumResults());
-  SmallVector<Value> flat = runMasked(op, in);
-  ArrayRef<Value> rest = flat;
-  for (auto &&[result, registers] : llvm::zip_equal(op.getResults(), results)) {
-    size_t count = MmaLayout(result).registers();
-    registers = llvm::to_vector(rest.take_front(count));
-    rest = rest.drop_front(count);
-  }
-  return results;
+  return splitRegisters(op.getResults(), runMasked(op, in));
 }

@@ -1,13 +1,11 @@
 //===- OverlapLaunches.cpp - kernels that begin early ---------------------===//
 
-#include "passes/Conversion/TileToNVVM/OverlapLaunches.h"
 #include "dialects/TileGPU/TileGPUOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "llvm/Support/MathExtras.h"
+#include "passes/Conversion/TileToNVVM/Assembly.h"
+#include "passes/Conversion/TileToNVVM/ConvertKernel.h"
+#include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -19,7 +17,7 @@ static BlockArgument getArgument(Value address) {
   return dyn_cast<BlockArgument>(address);
 }
 
-static bool isShared(Value address) {
+static bool isInShared(Value address) {
   auto type = dyn_cast<LLVM::LLVMPointerType>(address.getType());
   return type && type.getAddressSpace() ==
                      static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
@@ -28,9 +26,9 @@ static bool isShared(Value address) {
 /// What reads or writes registers and shared memory, or waits for threads.
 static bool isInsideBlock(Operation &op) {
   if (auto load = dyn_cast<LLVM::LoadOp>(op))
-    return isShared(load.getAddr());
+    return isInShared(load.getAddr());
   if (auto store = dyn_cast<LLVM::StoreOp>(op))
-    return isShared(store.getAddr());
+    return isInShared(store.getAddr());
   if (auto call = dyn_cast<LLVM::CallIntrinsicOp>(op))
     return call.getIntrin() == "llvm.nvvm.ex2.approx.ftz.f";
   return isa<NVVM::LdMatrixOp, NVVM::MmaOp, NVVM::ShflOp,
@@ -64,12 +62,10 @@ static bool isIndependent(Operation &op, ArrayRef<int64_t> settled) {
 /// As text: the intrinsics say that they do not touch memory, so that accesses
 /// could change sides.
 static void createControl(ImplicitLocOpBuilder &b, StringRef action) {
-  LLVM::InlineAsmOp::create(b, /*res=*/Type(), ValueRange(),
-                            ("griddepcontrol." + action + ";").str(),
-                            StringRef("~{memory}"),
-                            /*has_side_effects=*/true, /*is_align_stack=*/false,
-                            LLVM::tailcallkind::TailCallKind::None,
-                            LLVM::AsmDialectAttr(), ArrayAttr());
+  Assembly control;
+  control.text = ("griddepcontrol." + action + ";").str();
+  control.ordersMemory = true;
+  control.create(b);
 }
 
 /// Whether a branch is the guard of an access to global memory, as each thread
@@ -78,9 +74,9 @@ static bool isGuard(scf::IfOp branch) {
   bool accesses = false, waits = false;
   branch->walk([&](Operation *op) {
     if (auto load = dyn_cast<LLVM::LoadOp>(op))
-      accesses |= !isShared(load.getAddr());
+      accesses |= !isInShared(load.getAddr());
     if (auto store = dyn_cast<LLVM::StoreOp>(op))
-      accesses |= !isShared(store.getAddr());
+      accesses |= !isInShared(store.getAddr());
     waits |= isa<nsa::tile_gpu::BarrierOp>(op);
   });
   return !branch.elseBlock() && accesses && !waits;
@@ -122,47 +118,34 @@ void nsa::cuda::overlapLaunches(LLVM::LLVMFuncOp function,
 }
 
 /// The number of the program among all.
-static Value getProgram(ImplicitLocOpBuilder &b, ArrayRef<int32_t> grid) {
-  Type i32 = b.getI32Type();
-  auto multiply = [&](Value number, int32_t by) -> Value {
-    return arith::MulIOp::create(
-        b, number, arith::ConstantOp::create(b, b.getI32IntegerAttr(by)));
-  };
+static Value getProgram(ThreadBuilder &b, ArrayRef<int32_t> grid) {
   Value row = arith::AddIOp::create(
-      b, multiply(NVVM::BlockIdZOp::create(b, i32), grid[1]),
-      NVVM::BlockIdYOp::create(b, i32));
-  return arith::AddIOp::create(b, multiply(row, grid[0]),
-                               NVVM::BlockIdXOp::create(b, i32));
+      b, arith::MulIOp::create(b, b.blockId(2), b.i32(grid[1])), b.blockId(1));
+  return arith::AddIOp::create(b, arith::MulIOp::create(b, row, b.i32(grid[0])),
+                               b.blockId(0));
 }
 
 void nsa::cuda::prefetchArguments(LLVM::LLVMFuncOp function,
                                   ArrayRef<int64_t> ranges,
                                   ArrayRef<int32_t> grid) {
-  ImplicitLocOpBuilder b(function.getLoc(), &function.front().front());
-  auto constant = [&](int64_t number) -> Value {
-    return arith::ConstantOp::create(b, b.getI32IntegerAttr(int32_t(number)));
-  };
+  ThreadBuilder b(function.getLoc(), &function.front().front());
   Value program = getProgram(b, grid);
   int64_t programs = int64_t(grid[0]) * grid[1] * grid[2];
   for (size_t i = 0; i + 2 < ranges.size(); i += 3) {
     int64_t begin = ranges[i + 1], bytes = ranges[i + 2];
     auto share = static_cast<int64_t>(
         llvm::alignTo(llvm::divideCeil(bytes, programs), 128));
-    Value offset = arith::MulIOp::create(b, program, constant(share));
+    Value offset = arith::MulIOp::create(b, program, b.i32(share));
     Value size = arith::MinSIOp::create(
-        b, constant(share), arith::SubIOp::create(b, constant(bytes), offset));
-    Value memory = function.getArgument(unsigned(ranges[i]));
-    Value address = LLVM::GEPOp::create(
-        b, memory.getType(), b.getI8Type(), memory,
-        ValueRange{arith::AddIOp::create(b, constant(begin), offset)});
+        b, b.i32(share), arith::SubIOp::create(b, b.i32(bytes), offset));
+    Value address = b.advance(function.getArgument(unsigned(ranges[i])),
+                              arith::AddIOp::create(b, b.i32(begin), offset));
     // One thread asks, if there is something left for the program.
-    LLVM::InlineAsmOp::create(
-        b, /*res=*/Type(), ValueRange{address, size},
-        StringRef("{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; "
-                  "setp.eq.u32 p, t, 0; setp.gt.and.s32 p, $1, 0, p; "
-                  "@p cp.async.bulk.prefetch.L2.global [$0], $1; }"),
-        StringRef("l,r"), /*has_side_effects=*/true, /*is_align_stack=*/false,
-        LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
-        ArrayAttr());
+    Assembly prefetch;
+    prefetch.text = "{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; "
+                    "setp.eq.u32 p, t, 0; setp.gt.and.s32 p, $1, 0, p; "
+                    "@p cp.async.bulk.prefetch.L2.global [$0], $1; }";
+    prefetch.inputs = {address, size};
+    prefetch.create(b);
   }
 }

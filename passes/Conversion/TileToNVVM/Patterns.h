@@ -100,6 +100,9 @@ void addThreadPatterns(mlir::RewritePatternSet &patterns,
 /// are left.
 void populateRolePatterns(mlir::RewritePatternSet &patterns);
 
+/// The registers of MMA tiles, which lie one tile after another in `all`.
+Results splitRegisters(mlir::ValueRange tiles, mlir::ValueRange all);
+
 // Dots and tiles in the MMA layout, which are conversions of their own.
 /// Operand A for M-tile `s` and columns `16 * k` and on.
 llvm::SmallVector<mlir::Value> operandA(TileReader &in, tile::DotOp op,

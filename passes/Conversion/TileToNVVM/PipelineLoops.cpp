@@ -143,13 +143,7 @@ void LoopPipeliner::makeBody(scf::ForOp staged) {
   copyAhead(staged, iteration, before);
   AsyncCommitOp::create(b);
   for (AsyncCopyOp copy : copies) {
-    for (Operation *user : copy.getBuffer().getUsers())
-      if (staged->isProperAncestor(user)) {
-        if (auto view = dyn_cast<LocalViewOp>(user))
-          view.getStageMutable().assign(stage);
-        else if (auto read = dyn_cast<LocalLoadOp>(user))
-          read.getStageMutable().assign(stage);
-      }
+    setStage(copy.getBuffer(), stage);
     copy.erase();
   }
   auto yield = cast<scf::YieldOp>(body->getTerminator());

@@ -69,6 +69,16 @@ Value nsa::cuda::makeLineBuffer(LoadOp load, Operation *before,
   return line;
 }
 
+void nsa::cuda::setStage(Value buffer, Value stage) {
+  for (Operation *user : buffer.getUsers())
+    if (auto view = dyn_cast<nsa::tile_gpu::LocalViewOp>(user);
+        view && !view.getStage())
+      view.getStageMutable().assign(stage);
+    else if (auto line = dyn_cast<nsa::tile_gpu::LocalLoadOp>(user);
+             line && !line.getStage())
+      line.getStageMutable().assign(stage);
+}
+
 int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
   if (isa<nsa::tile_gpu::MemDescType>(target.getType()))

@@ -53,6 +53,9 @@ mlir::scf::ForOp extendLoop(mlir::OpBuilder &b, mlir::scf::ForOp loop,
 mlir::Value makeLineBuffer(tile::LoadOp load, mlir::Operation *before,
                            int64_t offset);
 
+/// Lets views and loads of a buffer that have no stage yet be at one.
+void setStage(mlir::Value buffer, mlir::Value stage);
+
 /// Bytes that a buffer, or a line of 4-byte elements, takes where a loop copies
 /// it. Lines go behind tiles, which begin at multiples of a swizzle's
 /// pattern.

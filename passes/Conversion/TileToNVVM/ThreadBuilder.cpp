@@ -3,6 +3,7 @@
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -222,11 +223,7 @@ tile::KernelOp ThreadBuilder::getKernel() {
   return getInsertionBlock()->getParent()->getParentOfType<tile::KernelOp>();
 }
 
-int64_t ThreadBuilder::getThreads() {
-  return getKernel()
-      ->getAttrOfType<IntegerAttr>(tile_gpu::kThreadsAttr)
-      .getInt();
-}
+int64_t ThreadBuilder::getThreads() { return cuda::getThreads(getKernel()); }
 
 Value ThreadBuilder::blockId(unsigned axis) {
   switch (axis) {

@@ -9,7 +9,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Conversion/TileToNVVM/ConvertKernel.h"
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
-#include "passes/Conversion/TileToNVVM/OverlapLaunches.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"

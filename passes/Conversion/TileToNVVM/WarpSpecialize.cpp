@@ -80,7 +80,6 @@ private:
   void consume(Block &block, Turn &turn);
   void consumeLoop(scf::ForOp loop, Turn &turn);
   void consumeOuter(scf::ForOp loop, Turn &turn);
-  void takeStage(ArrayRef<ProducerPlan::Copy> copies, Value bytes);
   void advance(Turn &turn);
   Value getStageBytes(Value stage) { return b.mul(stage, plan.stageBytes); }
 
@@ -98,8 +97,7 @@ Specializer::Specializer(KernelOp kernel)
     : kernel(kernel),
       plan(planProducer(kernel, getWrittenArguments(kernel), hasProducer)),
       roles(kernel->getAttrOfType<ProducerAttr>(kProducerAttr)),
-      threads(kernel->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt()),
-      b(kernel.getLoc(), kernel.getContext()) {
+      threads(getThreads(kernel)), b(kernel.getLoc(), kernel.getContext()) {
   if (!plan.empty())
     pipeline =
         plan.loops.front().first->getAttrOfType<PipelineAttr>(kPipelineAttr);
@@ -265,19 +263,6 @@ static Value makeDot(ThreadBuilder &b, DotOp dot, Value a, Value acc,
 // The consumers
 //===----------------------------------------------------------------------===//
 
-/// Lets the loop's own views and lines be at a stage.
-void Specializer::takeStage(ArrayRef<ProducerPlan::Copy> copies, Value bytes) {
-  for (const ProducerPlan::Copy &copy : copies)
-    for (Operation *user :
-         llvm::make_early_inc_range(copy.access.target.getUsers())) {
-      if (auto view = dyn_cast<LocalViewOp>(user); view && !view.getStage())
-        view.getStageMutable().assign(bytes);
-      else if (auto line = dyn_cast<LocalLoadOp>(user);
-               line && !line.getStage())
-        line.getStageMutable().assign(bytes);
-    }
-}
-
 void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   SmallVector<ProducerPlan::Copy> &copies = plan.loops.find(loop)->second;
   DelayedDot delayed = findDelayedDot(loop, copies);
@@ -299,7 +284,9 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(own.getBody());
   MBarrierWaitOp::create(b, full, turn.stage, turn.phase);
-  takeStage(copies, getStageBytes(turn.stage));
+  Value ownBytes = getStageBytes(turn.stage);
+  for (const ProducerPlan::Copy &copy : copies)
+    setStage(copy.access.target, ownBytes);
   auto yield = cast<scf::YieldOp>(own.getBody()->getTerminator());
   if (delayed.dot) {
     DotOp first = findFirstDot(own);
