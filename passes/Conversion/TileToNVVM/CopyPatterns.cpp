@@ -163,7 +163,6 @@ static MmaLayout getLineLayout(Value buffer) {
 static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   ThreadBuilder &b = in.b;
   MmaLayout layout = getLineLayout(op.getBuffer());
-  StagedLine line{getOffset(op.getBuffer()), in.scalar(op.getStage())};
   bool isRow = layout.rows == 1;
   int64_t padded = layout.lineLength();
   auto width = int64_t(op.getWidth());
@@ -172,9 +171,11 @@ static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
     Address address = isRow ? sourceOf(in, op, b.i32(0), place, 1, padded)
                             : sourceOf(in, op, place, b.i32(0), padded, 1);
     Value inside = bytesInside(b, address, 4 * width);
-    copyAsync(b, stagedAddress(b, line, b.mul(piece, 4 * width)),
-              b.address(in.scalar(op.getRef()), address.offset, layout.element),
-              4 * width, inside);
+    Value to =
+        lineAddress(in, op.getBuffer(), op.getStage(), b.mul(piece, 4 * width));
+    Value from =
+        b.address(in.scalar(op.getRef()), address.offset, layout.element);
+    copyAsync(b, to, from, 4 * width, inside);
   };
   int64_t pieces = padded / width;
   forPieces(b, pieces, pieces, copy);
@@ -187,7 +188,6 @@ static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
   if (isReadWhereUsed(op.getTile()))
     return {getUnused(b, op.getTile())};
   MmaLayout layout(op.getTile());
-  StagedLine line{getOffset(op.getBuffer()), in.scalar(op.getStage())};
   SmallVector<Value> values;
   if (layout.rows == 1) {
     for (int64_t c = 0; c < layout.colCount(); c += 2) {
@@ -197,9 +197,9 @@ static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
     return {std::move(values)};
   }
   for (int64_t r = 0; r < layout.rowCount(); ++r)
-    values.push_back(
-        b.load(stagedAddress(b, line, b.mul(b.rowOf(layout, r), 4)), b.i32(0),
-               layout.element));
+    values.push_back(b.load(lineAddress(in, op.getBuffer(), op.getStage(),
+                                        b.mul(b.rowOf(layout, r), 4)),
+                            b.i32(0), layout.element));
   return {std::move(values)};
 }
 

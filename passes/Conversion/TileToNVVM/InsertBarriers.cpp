@@ -83,11 +83,6 @@ void Pending::join(const Pending &other) {
 
 static bool isKnown(const Piece &copy) { return copy.bytes != 0; }
 
-static bool meetsAny(ArrayRef<Piece> pieces, const Piece &piece) {
-  return llvm::any_of(pieces,
-                      [&](const Piece &other) { return other.meets(piece); });
-}
-
 /// Where a tile in shared memory, or a buffer, lies; of several stages, the
 /// first one.
 static Piece getPiece(Value tile) {
@@ -189,8 +184,8 @@ LogicalResult BarrierInserter::insertBarrier() {
 }
 
 LogicalResult BarrierInserter::awaitPiece(const Piece &piece) {
-  auto isFilled = [&](const Piece &copy) { return copy.meets(piece); };
-  auto *last = llvm::find_if(llvm::reverse(pending.copies), isFilled).base();
+  auto meets = [&](const Piece &other) { return other.meets(piece); };
+  auto *last = llvm::find_if(llvm::reverse(pending.copies), meets).base();
   if (last != pending.copies.begin()) {
     AsyncWaitOp::create(b, int32_t(pending.copies.end() - last));
     for (const Piece &copy : llvm::make_range(pending.copies.begin(), last))
@@ -200,7 +195,7 @@ LogicalResult BarrierInserter::awaitPiece(const Piece &piece) {
     if (llvm::none_of(pending.copies, isKnown))
       pending.copies.clear();
   }
-  return meetsAny(pending.unseen, piece) ? insertBarrier() : success();
+  return llvm::any_of(pending.unseen, meets) ? insertBarrier() : success();
 }
 
 LogicalResult BarrierInserter::read(const Piece &piece) {

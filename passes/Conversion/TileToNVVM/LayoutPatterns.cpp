@@ -91,27 +91,24 @@ static SmallVector<Value> convertToMma(ConvertOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   Value input = op.getInput();
   MmaLayout layout(op.getResult());
-  if (isShared(input.getType())) {
-    SharedBuffer tile = sharedBufferOf(in, input);
-    if (layout.isPacked() && layout.rows > 1)
-      return loadMma(b, tile, layout);
-    return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
-                  return b.load(bufferElement(b, tile, b.insideRow(layout, r),
-                                              b.insideCol(layout, c)),
-                                b.i32(0), layout.element);
-                }));
-  }
-  if (!isVirtual(input) && !isReadWhereUsed(input)) {
-    ScratchTile from = storeInScratch(in, input);
-    return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
-                  return readScratch(b, from, b.insideRow(layout, r),
-                                     b.insideCol(layout, c));
-                }));
-  }
+  std::optional<SharedBuffer> tile;
+  std::optional<ScratchTile> from;
+  if (isShared(input.getType()))
+    tile = sharedBufferOf(in, input);
+  else if (!isVirtual(input) && !isReadWhereUsed(input))
+    from = storeInScratch(in, input);
+  if (tile && layout.isPacked() && layout.rows > 1)
+    return loadMma(b, *tile, layout);
   Memo memo;
-  return pack(b, layout, makeElements(layout, [&](int64_t r, int64_t c) {
-                return in.mmaElement(input, layout, r, c, memo);
-              }));
+  auto element = [&](int64_t r, int64_t c) {
+    if (!tile && !from)
+      return in.mmaElement(input, layout, r, c, memo);
+    Value row = b.insideRow(layout, r), col = b.insideCol(layout, c);
+    if (from)
+      return readScratch(b, *from, row, col);
+    return b.load(bufferElement(b, *tile, row, col), b.i32(0), layout.element);
+  };
+  return pack(b, layout, makeElements(layout, element));
 }
 
 static SmallVector<Value> convertToBlocked(ConvertOp op, TileReader &in) {

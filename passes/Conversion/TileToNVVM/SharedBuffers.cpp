@@ -14,14 +14,15 @@ SharedBuffer nsa::cuda::sharedBufferOf(TileReader &in, Value tile) {
   return {SharedShape(buffer), getOffset(buffer), stage};
 }
 
-/// Where vector `vector` of a swizzle atom column lies within row `row` of it.
-static Value swizzle(ThreadBuilder &b, const SharedShape &shape, Value row,
-                     Value vector) {
-  Value flip = row;
+/// The byte of a swizzle atom column where vector `vector` of row `row` lies.
+static Value byteOf(ThreadBuilder &b, const SharedShape &shape, Value row,
+                    Value vector) {
+  Value rowByte = b.mul(row, shape.rowBytes()), flip = row;
   if (int64_t shift = shape.swizzleShift())
     flip = b.createOrFold<arith::ShRUIOp>(flip, b.i32(shift));
   flip = b.createOrFold<arith::AndIOp>(flip, b.i32(shape.atomVectors() - 1));
-  return b.createOrFold<arith::XOrIOp>(vector, flip);
+  Value place = b.createOrFold<arith::XOrIOp>(vector, flip);
+  return b.add(rowByte, b.mul(place, SharedShape::vectorBytes));
 }
 
 Value nsa::cuda::bufferAddress(ThreadBuilder &b, const SharedBuffer &tile,
@@ -36,9 +37,7 @@ Value nsa::cuda::bufferAddress(ThreadBuilder &b, const SharedBuffer &tile,
     atomByte = b.mul(b.div(vector, shape.atomVectors()), shape.atomBytes());
     vector = b.rem(vector, shape.atomVectors());
   }
-  Value byte =
-      b.add(b.mul(row, shape.rowBytes()),
-            b.mul(swizzle(b, shape, row, vector), SharedShape::vectorBytes));
+  Value byte = byteOf(b, shape, row, vector);
   if (atomByte)
     byte = b.add(byte, atomByte);
   Value start =
@@ -54,10 +53,10 @@ Value nsa::cuda::bufferElement(ThreadBuilder &b, const SharedBuffer &tile,
   return b.advance(bufferAddress(b, tile, row, vector), within);
 }
 
-Value nsa::cuda::stagedAddress(ThreadBuilder &b, const StagedLine &line,
-                               Value bytes) {
-  Value start = b.advance(b.advance(b.sharedBase(), line.stage), bytes);
-  return b.advance(start, line.offset);
+Value nsa::cuda::lineAddress(TileReader &in, Value buffer, Value stage,
+                             Value bytes) {
+  Value start = in.b.advance(in.b.sharedBase(), in.scalar(stage));
+  return in.b.advance(in.b.advance(start, bytes), getOffset(buffer));
 }
 
 /// Threads that take whole groups of 8 rows keep their place in the pattern of
@@ -118,10 +117,7 @@ static Value lanePointer(ThreadBuilder &b, const SharedShape &shape,
   auto make = [&] {
     Value row = laneRow(b, lane, rowsFirst);
     Value vector = b.add(laneVector(b, lane, rowsFirst), flip);
-    Value byte =
-        b.add(b.mul(row, shape.rowBytes()),
-              b.mul(swizzle(b, shape, row, vector), SharedShape::vectorBytes));
-    return b.advance(start, byte);
+    return b.advance(start, byteOf(b, shape, row, vector));
   };
   return b.once(ThreadBuilder::Once::MatrixPointer, make, shape.rowBytes(),
                 int64_t(order), flip);

@@ -24,13 +24,10 @@ mlir::Value bufferAddress(ThreadBuilder &b, const SharedBuffer &tile,
 mlir::Value bufferElement(ThreadBuilder &b, const SharedBuffer &tile,
                           mlir::Value row, mlir::Value col);
 
-/// Where a row or a column of 32-bit elements lies that a loop has copied.
-struct StagedLine {
-  int64_t offset;
-  mlir::Value stage;
-};
-mlir::Value stagedAddress(ThreadBuilder &b, const StagedLine &line,
-                          mlir::Value bytes);
+/// Where the `bytes` of a row or a column of 32-bit elements are that a loop
+/// has copied.
+mlir::Value lineAddress(TileReader &in, mlir::Value buffer, mlir::Value stage,
+                        mlir::Value bytes);
 
 /// How many threads take part in work on rows of `perRow` pieces.
 int64_t countWorkers(ThreadBuilder &b, int64_t perRow);

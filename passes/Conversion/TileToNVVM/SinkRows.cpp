@@ -7,7 +7,9 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-Operation *nsa::cuda::findFirstUse(Operation *op) {
+/// The first operation of its block that uses `op`, or holds a use; null if
+/// there is none.
+static Operation *findFirstUse(Operation *op) {
   Operation *first = nullptr;
   for (Operation *user : op->getUsers()) {
     Operation *inBlock = op->getBlock()->findAncestorOpInBlock(*user);
@@ -17,18 +19,20 @@ Operation *nsa::cuda::findFirstUse(Operation *op) {
   return first;
 }
 
-/// Moves an operation behind dots of its block, to its first use.
-static void sinkRow(Operation *row) {
-  Operation *first = findFirstUse(row);
-  bool passesProduct = false;
-  for (Operation *op = row->getNextNode(); first && op != first;
-       op = op->getNextNode()) {
-    if (contains(op, llvm::IsaPred<StoreOp>))
+void nsa::cuda::sink(Operation *op, function_ref<bool(Operation *)> counts,
+                     bool toMaps) {
+  Operation *first = findFirstUse(op);
+  if (!first)
+    return;
+  bool isWorth = toMaps && isa<MapOp>(first);
+  for (Operation *passed = op->getNextNode(); passed != first;
+       passed = passed->getNextNode()) {
+    if (contains(passed, llvm::IsaPred<StoreOp>))
       return;
-    passesProduct |= isa<DotOp>(op);
+    isWorth |= counts(passed);
   }
-  if (first && (passesProduct || isa<MapOp>(first)))
-    row->moveBefore(first);
+  if (isWorth)
+    op->moveBefore(first);
 }
 
 void nsa::cuda::sinkRows(scf::ForOp loop,
@@ -36,5 +40,5 @@ void nsa::cuda::sinkRows(scf::ForOp loop,
   for (Operation &op :
        llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))
     if (isRow(&op))
-      sinkRow(&op);
+      sink(&op, llvm::IsaPred<DotOp>, /*toMaps=*/true);
 }

@@ -8,9 +8,10 @@
 
 namespace nsa::cuda {
 
-/// The first operation of its block that uses `op`, or holds a use; null if
-/// there is none.
-mlir::Operation *findFirstUse(mlir::Operation *op);
+/// Moves an operation to its first use, if it passes no store, but something
+/// that `counts`. With `toMaps` also if the use is a map.
+void sink(mlir::Operation *op,
+          llvm::function_ref<bool(mlir::Operation *)> counts, bool toMaps);
 
 /// Moves the operations of a loop's body of which `isRow` holds to their first
 /// uses, past dots: a row takes registers of all threads.

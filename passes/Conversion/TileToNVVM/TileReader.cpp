@@ -188,9 +188,8 @@ SmallVector<Value> nsa::cuda::getUnused(ThreadBuilder &b, Value tile) {
 Value nsa::cuda::loadRowPair(TileReader &in, Value row, int64_t pair) {
   ThreadBuilder &b = in.b;
   auto read = row.getDefiningOp<nsa::tile_gpu::LocalLoadOp>();
-  Value first = stagedAddress(
-      b, {getOffset(read.getBuffer()), in.scalar(read.getStage())},
-      b.mul(b.place().pair, 4));
+  Value first = lineAddress(in, read.getBuffer(), read.getStage(),
+                            b.mul(b.place().pair, 4));
   return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
                       MmaLayout(row).element, 2);
 }

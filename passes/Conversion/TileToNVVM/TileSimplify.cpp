@@ -126,22 +126,6 @@ static void fuseMap(MapOp second, const LayoutAnalysis &layouts) {
 // Loads
 //===----------------------------------------------------------------------===//
 
-/// Moves a load behind loops, to its first use, if nothing is stored between.
-static void sinkLoad(LoadOp load) {
-  Operation *first = findFirstUse(load);
-  if (!first)
-    return;
-  bool passesLoop = false;
-  for (Operation *op = load->getNextNode(); op != first;
-       op = op->getNextNode()) {
-    if (contains(op, llvm::IsaPred<StoreOp>))
-      return;
-    passesLoop |= contains(op, llvm::IsaPred<DotOp>);
-  }
-  if (passesLoop)
-    load->moveBefore(first);
-}
-
 /// Whether all that an operation makes are tiles of one row, which MMA tiles
 /// repeat in all threads. Integers may be computed where they are used; layouts
 /// tell.
@@ -181,7 +165,12 @@ struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
       fuseMap(map, layouts);
     for (scf::ForOp loop : loops)
       initializeAccumulators(loop, layouts);
-    llvm::for_each(loads, sinkLoad);
+    // Behind loops with dots.
+    for (LoadOp load : loads)
+      sink(
+          load,
+          [](Operation *op) { return contains(op, llvm::IsaPred<DotOp>); },
+          /*toMaps=*/false);
     for (scf::ForOp loop : loops)
       sinkRows(loop, [&](Operation *op) { return makesRows(op, layouts); });
   }
