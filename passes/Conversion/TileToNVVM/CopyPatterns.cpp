@@ -208,22 +208,21 @@ static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
 //===----------------------------------------------------------------------===//
 
 static Results lowerAsyncCopy(tile_gpu::AsyncCopyOp op, TileReader &in) {
-  if (op.getStage()) {
-    if (op.getBuffer().getDefiningOp<tile_gpu::AllocOp>().isLine())
-      copyLine(in, op);
-    else
-      copyVectors(in, op,
-                  {SharedShape(op.getBuffer()), getOffset(op.getBuffer()),
-                   in.scalar(op.getStage())});
-    return {};
+  if (op.getBuffer().getDefiningOp<tile_gpu::AllocOp>().isLine()) {
+    copyLine(in, op);
+  } else {
+    SharedBuffer tile = sharedBufferOf(in, op.getBuffer());
+    if (!op.isAsync()) {
+      copyElements(in, op, tile);
+      return {};
+    }
+    if (op.getStage())
+      tile.stage = in.scalar(op.getStage());
+    copyVectors(in, op, tile);
   }
-  SharedBuffer tile = sharedBufferOf(in, op.getBuffer());
-  if (!op.isAsync()) {
-    copyElements(in, op, tile);
-    return {};
-  }
-  copyVectors(in, op, tile);
-  tile_gpu::AsyncCommitOp::create(in.b);
+  // Of several stages, a group ends with an operation of its own.
+  if (!op.getStage())
+    tile_gpu::AsyncCommitOp::create(in.b);
   return {};
 }
 

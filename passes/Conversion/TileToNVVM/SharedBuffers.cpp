@@ -55,7 +55,9 @@ Value nsa::cuda::bufferElement(ThreadBuilder &b, const SharedBuffer &tile,
 
 Value nsa::cuda::lineAddress(TileReader &in, Value buffer, Value stage,
                              Value bytes) {
-  Value start = in.b.advance(in.b.sharedBase(), in.scalar(stage));
+  Value start = in.b.sharedBase();
+  if (stage)
+    start = in.b.advance(start, in.scalar(stage));
   return in.b.advance(in.b.advance(start, bytes), getOffset(buffer));
 }
 

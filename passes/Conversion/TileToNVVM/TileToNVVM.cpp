@@ -85,6 +85,13 @@ static LogicalResult verifyOperands(KernelOp kernel) {
            !operand.getDefiningOp<nsa::tile_gpu::MBarriersOp>()))
         return op->emitOpError("takes a ")
                << operand.getType() << " that no operation of its kernel makes";
+    // How threads hold a line says how they copy it.
+    if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op);
+        copy &&
+        copy.getBuffer().getDefiningOp<nsa::tile_gpu::AllocOp>().isLine() &&
+        llvm::none_of(copy.getBuffer().getUsers(),
+                      llvm::IsaPred<nsa::tile_gpu::LocalLoadOp>))
+      return op->emitOpError("copies a line that nothing loads");
     if (auto load = dyn_cast<nsa::tile_gpu::TmaLoadOp>(op);
         load && load.getMap() >= numMaps)
       return op->emitOpError("loads by tensor map ")

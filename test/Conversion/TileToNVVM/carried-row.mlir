@@ -27,3 +27,22 @@ tile.kernel private @carried(%y: memref<1x16xf32>)
   tile.store %last, %y[%c0, %c] : !row, memref<1x16xf32>, (i32, !cols)
   tile.return
 }
+
+// A row of one stage.
+// CHECK-LABEL: llvm.func @one_stage
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: tile_gpu.async_commit
+// CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<2xf32>
+tile.kernel private @one_stage(%s: memref<4x16xf32>, %y: memref<1x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, tile_gpu.threads = 32 : i32,
+                tile_gpu.scratch = 3072 : i64, nsa.shared_bytes = 3072 : i64} {
+  %c0 = arith.constant 0 : i32
+  %c = tile.range %c0 : !cols
+  %x = tile_gpu.alloc at 1024 : !tile_gpu.memdesc<1x16xf32>
+  tile_gpu.async_copy %s[%c0, %c] to %x width 4 : memref<4x16xf32>, (i32, !cols) to !tile_gpu.memdesc<1x16xf32>
+  tile_gpu.async_wait pending 0
+  tile_gpu.barrier
+  %0 = tile_gpu.local_load %x : !tile_gpu.memdesc<1x16xf32> -> !row
+  tile.store %0, %y[%c0, %c] : !row, memref<1x16xf32>, (i32, !cols)
+  tile.return
+}

@@ -56,3 +56,15 @@ tile.kernel private @carried(%x: memref<16x16xbf16>)
   tile_gpu.mbarrier_wait %either[%c0] parity %c0 : !tile_gpu.mbarriers<2>
   tile.return
 }
+
+// -----
+
+tile.kernel private @line(%s: memref<4x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
+  %c0 = arith.constant 0 : i32
+  %c = tile.range %c0 : !tile.tile<1x16xi32, #tile.rematerialized>
+  %x = tile_gpu.alloc at 0 : !tile_gpu.memdesc<1x16xf32>
+  // expected-error @below {{copies a line that nothing loads}}
+  tile_gpu.async_copy %s[%c0, %c] to %x width 4 : memref<4x16xf32>, (i32, !tile.tile<1x16xi32, #tile.rematerialized>) to !tile_gpu.memdesc<1x16xf32>
+  tile.return
+}
