@@ -401,7 +401,7 @@ static std::string locateInFile(tile::KernelOp kernel, const Twine &file) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   generateLocationsFromIR(stream, file.str(), kernel, OpPrintingFlags());
-  auto place = places.begin();
+  auto *place = places.begin();
   kernel.walk([&](Operation *op) {
     // Of several places, the first: one of all of them has no line.
     auto caller = (*place)->findInstanceOf<FileLineColLoc>();
