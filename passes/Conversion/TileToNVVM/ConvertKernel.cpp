@@ -49,11 +49,6 @@ static void addTileConversions(TypeConverter &types) {
   });
 }
 
-static bool hasTiles(Operation *op) {
-  return llvm::any_of(op->getOperands(), isTile) ||
-         llvm::any_of(op->getResults(), isTile);
-}
-
 /// Casts between tiles and registers stay until control flow is converted; tile
 /// operations are folded before.
 static ConversionConfig getConfig() {

@@ -39,9 +39,9 @@ static Results lowerBlockedMap(MapOp op, TileReader &in) {
   Block &body = op.getBody().front();
   bool rounded = isRounded(op);
   Results results(op.getNumResults());
+  IRMapping mapping = in.mapOuter(op);
   for (int64_t k = 0; k < blocked.registers(); ++k) {
     auto [row, col] = placeInside(b, blocked, k);
-    IRMapping mapping = in.mapOuter(op);
     for (auto [argument, source] :
          llvm::zip_equal(body.getArguments(), sources))
       mapping.map(argument, in.element(source, k, row, col));

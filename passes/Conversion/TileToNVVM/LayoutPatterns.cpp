@@ -62,7 +62,7 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
   }
   // Element by element: from the layout-conversion scratch, or computed.
   std::optional<ScratchTile> from;
-  if (!isVirtual(input) && !isReadWhereUsed(input))
+  if (hasRegisters(input))
     from = storeInScratch(in, input);
   Type element = op.getBuffer().getType().getElementType();
   const SharedShape &shape = tile.shape;
@@ -95,7 +95,7 @@ static SmallVector<Value> convertToMma(ConvertOp op, TileReader &in) {
   std::optional<ScratchTile> from;
   if (isShared(input.getType()))
     tile = sharedBufferOf(in, input);
-  else if (!isVirtual(input) && !isReadWhereUsed(input))
+  else if (hasRegisters(input))
     from = storeInScratch(in, input);
   if (tile && layout.isPacked() && layout.rows > 1)
     return loadMma(b, *tile, layout);

@@ -28,6 +28,11 @@ bool nsa::cuda::contains(Operation *op, function_ref<bool(Operation *)> is) {
       .wasInterrupted();
 }
 
+bool nsa::cuda::hasTiles(Operation *op) {
+  return llvm::any_of(op->getOperands(), isTile) ||
+         llvm::any_of(op->getResults(), isTile);
+}
+
 bool nsa::cuda::hasMmaTiles(KernelOp kernel) {
   return contains(kernel, [](Operation *op) {
     return llvm::any_of(op->getResultTypes(), hasMmaLayout);

@@ -22,6 +22,8 @@ inline constexpr int64_t kProducerThreads = 32 * warpsOfGroup;
 inline bool isTile(mlir::Value value) {
   return llvm::isa<tile::TileType>(value.getType());
 }
+/// Whether an operation takes or makes tiles.
+bool hasTiles(mlir::Operation *op);
 bool hasMmaLayout(mlir::Type type);
 bool isShared(mlir::Type type);
 /// Whether elements of the tile are computed where they are used.

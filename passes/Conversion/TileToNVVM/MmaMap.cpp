@@ -148,6 +148,7 @@ static SmallVector<Value> runMap(MapOp op, TileReader &in,
   SmallVector<SmallVector<Value>> results(op.getNumResults(),
                                           SmallVector<Value>(shape.elements()));
   Memo memo;
+  IRMapping mapping = in.mapOuter(op);
   // What is read for a column is used at once.
   bool byColumns = llvm::any_of(op.getInputs(), isReadWhereUsed);
   for (int64_t k = 0; k < shape.elements(); ++k) {
@@ -156,8 +157,8 @@ static SmallVector<Value> runMap(MapOp op, TileReader &in,
     SmallVector<Value> elements;
     for (Value input : op.getInputs())
       elements.push_back(in.mmaElement(input, shape, r, c, memo));
-    for (auto [list, value] :
-         llvm::zip_equal(results, in.runBody(op, elements, wide, assumed)))
+    for (auto [list, value] : llvm::zip_equal(
+             results, in.runBody(op, elements, mapping, wide, assumed)))
       list[r * shape.colCount() + c] = value;
   }
   SmallVector<Value> flat;

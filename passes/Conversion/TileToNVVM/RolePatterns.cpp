@@ -56,7 +56,7 @@ static void lowerWait(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
   // Nanoseconds that a thread may sleep before it asks again.
   constexpr int64_t patience = 10'000'000;
   NVVM::MBarrierTryWaitParityOp::create(
-      b, mbarrierAddress(b, op.getBarriers(), op.getIndex()),
+      b, mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
       adaptor.getParity(), b.i32(patience));
 }
 
@@ -64,7 +64,8 @@ static void lowerWait(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
 static void lowerExpect(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
                         ThreadBuilder &b) {
   NVVM::MBarrierArriveExpectTxOp::create(
-      b, /*res=*/Type(), mbarrierAddress(b, op.getBarriers(), op.getIndex()),
+      b, /*res=*/Type(),
+      mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
       b.i32(int64_t(op.getBytes())), NVVM::MemScopeKind::CTA,
       /*relaxed=*/false, Value());
 }
@@ -74,7 +75,7 @@ static void lowerArrive(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
   Value condition = adaptor.getCondition();
   b.ifThen(condition, [&] {
     NVVM::SyncWarpOp::create(b, b.i32(-1));
-    Value barrier = mbarrierAddress(b, op.getBarriers(), op.getIndex());
+    Value barrier = mbarrierAddress(b, op.getBarriers(), adaptor.getIndex());
     b.ifThen(b.less(b.place().lane, 1), [&] {
       NVVM::MBarrierArriveOp::create(b, TypeRange(b.getI64Type()), barrier,
                                      Value());
@@ -106,7 +107,7 @@ static void lowerTmaLoad(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
   int64_t boxElements = 1;
   for (int64_t extent : box.asArrayRef())
     boxElements *= extent;
-  Value barrier = mbarrierAddress(b, op.getBarriers(), op.getIndex());
+  Value barrier = mbarrierAddress(b, op.getBarriers(), adaptor.getIndex());
   SmallVector<Value> start = llvm::to_vector(adaptor.getStart());
   auto inCluster = LLVM::LLVMPointerType::get(b.getContext(),
                                               unsigned(Space::SharedCluster));

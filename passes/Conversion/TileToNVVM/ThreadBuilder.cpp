@@ -263,9 +263,9 @@ static constexpr llvm::StringLiteral kPrologueAttr = "tile_gpu.prologue";
 
 Value ThreadBuilder::once(Once of, function_ref<Value()> make, int64_t x,
                           int64_t y, int64_t z) {
-  Value &value = prologue[{unsigned(of), x, y, z}];
-  if (value)
-    return value;
+  OnceKey key(unsigned(of), x, y, z);
+  if (Value known = prologue.lookup(key))
+    return known;
   Block *block = getInsertionBlock();
   auto end = getInsertionPoint();
   Operation *last = end == block->begin() ? nullptr : &*std::prev(end);
@@ -273,7 +273,7 @@ Value ThreadBuilder::once(Once of, function_ref<Value()> make, int64_t x,
   auto begin = last ? std::next(last->getIterator()) : block->begin();
   for (Operation &op : llvm::make_range(begin, end))
     op.setAttr(kPrologueAttr, getUnitAttr());
-  return prologue[{unsigned(of), x, y, z}] = made;
+  return prologue[key] = made;
 }
 
 namespace {
@@ -324,9 +324,8 @@ Value ThreadBuilder::threadId() {
               [&] { return NVVM::ThreadIdXOp::create(*this, getI32Type()); });
 }
 
-const ThreadBuilder::Place &ThreadBuilder::place() {
-  if (own.pair)
-    return own;
+ThreadBuilder::Place ThreadBuilder::place() {
+  Place own;
   own.lane = once(Once::Lane, [&] { return rem(threadId(), 32); });
   own.warp = once(Once::Warp, [&] { return div(threadId(), 32); });
   own.quad = once(Once::Quad, [&] { return div(own.lane, 4); });

@@ -92,7 +92,7 @@ public:
     /// lane / 4 and 2 * (lane % 4).
     mlir::Value quad, pair;
   };
-  const Place &place();
+  Place place();
   /// The block's shared memory, and the scratch in it.
   mlir::Value sharedBase();
   mlir::Value scratchBase();
@@ -161,7 +161,6 @@ private:
   tile::KernelOp getKernel();
 
   llvm::DenseMap<OnceKey, mlir::Value> prologue;
-  Place own;
 };
 
 /// Moves what a kernel computes once behind the first of these operations.

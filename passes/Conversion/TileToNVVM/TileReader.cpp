@@ -23,13 +23,12 @@ TileReader::TileReader(ThreadBuilder &b, Operation *op,
     this->converted.try_emplace(operand, values);
 }
 
-/// Whether elements of a tile are computed, or read, where they are used.
-static bool hasNoRegisters(Value tile) {
-  return isVirtual(tile) || isReadWhereUsed(tile);
+bool nsa::cuda::hasRegisters(Value tile) {
+  return !isVirtual(tile) && !isReadWhereUsed(tile);
 }
 
 SmallVector<Value> TileReader::registersOf(Value tile) {
-  if (!hasNoRegisters(tile))
+  if (hasRegisters(tile))
     return llvm::to_vector(converted.lookup(tile));
   if (hasMmaLayout(tile.getType()))
     return pack(b, MmaLayout(tile), elementsOf(tile));
@@ -211,8 +210,9 @@ Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
   SmallVector<Value> elements;
   for (Value input : map.getInputs())
     elements.push_back(mmaElement(input, layout, 0, c, memo));
+  IRMapping mapping = mapOuter(map);
   for (auto [result, value] :
-       llvm::zip_equal(map.getResults(), runBody(map, elements)))
+       llvm::zip_equal(map.getResults(), runBody(map, elements, mapping)))
     memo[{result, {}, b.colOf(layout, c)}] = value;
   return memo[key(c)];
 }
@@ -356,10 +356,10 @@ IRMapping TileReader::mapOuter(MapOp op) {
 }
 
 SmallVector<Value> TileReader::runBody(MapOp op, ValueRange elements,
+                                       IRMapping &mapping,
                                        const llvm::SmallBitVector &wide,
                                        ArrayRef<arith::SelectOp> assumed) {
   Block &body = op.getBody().front();
-  IRMapping mapping = mapOuter(op);
   mapping.map(body.getArguments(), elements);
   for (Operation &inner : body.without_terminator())
     runInner(b, inner, mapping, assumed);
@@ -398,7 +398,8 @@ Value TileReader::evaluate(Value operand, Value row, Value col, Memo &memo) {
     SmallVector<Value> elements;
     for (Value input : map.getInputs())
       elements.push_back(evaluate(input, row, col, memo));
-    SmallVector<Value> yielded = runBody(map, elements);
+    IRMapping mapping = mapOuter(map);
+    SmallVector<Value> yielded = runBody(map, elements, mapping);
     for (auto [result, value] : llvm::zip_equal(map.getResults(), yielded))
       memo[{result, row, col}] = value;
     return memo[key];

@@ -67,15 +67,16 @@ public:
   /// scalar.
   mlir::Value evaluate(mlir::Value operand, mlir::Value row, mlir::Value col,
                        Memo &memo);
-  /// Runs a map's body on elements: what it yields. Of a result in `wide`, the
-  /// f32 number that is to be rounded. Selects that are `assumed` to choose
-  /// their first value do.
+  /// Runs a map's body on elements, with what `mapOuter` gives: what it yields.
+  /// Of a result in `wide`, the f32 number that is to be rounded. Selects that
+  /// are `assumed` to choose their first value do.
   llvm::SmallVector<mlir::Value>
-  runBody(tile::MapOp op, mlir::ValueRange elements,
+  runBody(tile::MapOp op, mlir::ValueRange elements, mlir::IRMapping &mapping,
           const llvm::SmallBitVector &wide = {},
           llvm::ArrayRef<mlir::arith::SelectOp> assumed = {});
 
-  /// What the body of a map uses from outside.
+  /// What the body of a map uses from outside. Runs of the body add their
+  /// values, over those of earlier ones.
   mlir::IRMapping mapOuter(tile::MapOp op);
 
   ThreadBuilder &b;
@@ -107,6 +108,9 @@ llvm::SmallVector<mlir::Value> pack(ThreadBuilder &b, const MmaLayout &layout,
 /// read where they are used: every thread would hold them in as many registers
 /// as its part of a whole M-tile takes.
 bool isReadWhereUsed(mlir::Value tile);
+/// Whether threads hold a tile: its elements are neither computed nor read
+/// where they are used.
+bool hasRegisters(mlir::Value tile);
 /// Columns `2 * pair` and the next of a row in a buffer.
 mlir::Value loadRowPair(TileReader &in, mlir::Value row, int64_t pair);
 /// What stands for registers that nobody reads.

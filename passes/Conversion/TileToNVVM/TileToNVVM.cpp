@@ -27,16 +27,13 @@ static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
   Value buffer = view.getBuffer();
   // Of several stages, loops copy ahead to one while they read another; what a
   // producer loads is waited for.
-  if (buffer.getDefiningOp<nsa::tile_gpu::AllocOp>() &&
-      (view.getStage() ||
-       llvm::any_of(buffer.getUsers(),
-                    llvm::IsaPred<nsa::tile_gpu::TmaLoadOp>)))
+  if (view.getStage() ||
+      llvm::any_of(buffer.getUsers(), llvm::IsaPred<nsa::tile_gpu::TmaLoadOp>))
     return success();
   auto fills = llvm::make_filter_range(
       buffer.getUsers(),
       llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp, nsa::tile_gpu::LocalStoreOp>);
-  if (buffer.getDefiningOp<nsa::tile_gpu::AllocOp>() &&
-      llvm::hasSingleElement(fills) &&
+  if (llvm::hasSingleElement(fills) &&
       (*fills.begin())->getBlock() == view->getBlock() &&
       (*fills.begin())->isBeforeInBlock(view))
     return success();
@@ -64,10 +61,8 @@ static bool hasLowering(Operation *op) {
   if (isa<TileDialect, nsa::tile_gpu::TileGPUDialect>(op->getDialect()) ||
       isa<scf::ForOp, scf::IfOp, scf::YieldOp, arith::SelectOp>(op))
     return true;
-  auto isTile = [](Type type) { return isa<TileType>(type); };
   return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
-         llvm::none_of(op->getOperandTypes(), isTile) &&
-         llvm::none_of(op->getResultTypes(), isTile);
+         !hasTiles(op);
 }
 
 /// Operations find where buffers and mbarriers are, and what tensor maps
