@@ -415,22 +415,21 @@ static std::string locateInFile(tile::KernelOp kernel, const Twine &file) {
 }
 
 LogicalResult nsa::Driver::saveKernels() {
-  SmallVector<Operation *> kernels;
-  for (auto kernel : module->getOps<tile::KernelOp>()) {
-    kernels.push_back(kernel);
-    if (!options.lineInfo)
-      continue;
+  auto kernels = module->getOps<tile::KernelOp>();
+  if (!options.lineInfo)
+    return debug.saveKernels.empty()
+               ? success()
+               : saveKernelIR(debug.saveKernels,
+                              llvm::to_vector_of<Operation *>(kernels),
+                              "tile.mlir");
+  for (tile::KernelOp kernel : kernels) {
     // Positions count lines that are not broken.
     std::string text = locateInFile(kernel, kernel.getSymName() + ".tile.mlir");
     if (llvm::Error error = saveKernelFile(
             debug.saveKernels, kernel.getSymName(), "tile.mlir", text))
       return kernel.emitError(llvm::toString(std::move(error)));
   }
-  if (options.lineInfo)
-    return success();
-  return debug.saveKernels.empty()
-             ? success()
-             : saveKernelIR(debug.saveKernels, kernels, "tile.mlir");
+  return success();
 }
 
 bool nsa::Driver::findsRefused(Phase phase, bool hasFailed) {
