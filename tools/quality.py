@@ -18,8 +18,9 @@ Whole packages are held out, and files that training has as well are left out th
 
 A plan has `corpus` (limit of training bytes), `roots` (folders of packages, if not those
 of this Python), `model` (a configuration), `arms` (a name: changes of the configuration,
-`stages`, and `rewrite`, what stands in place of parts of the model's text) and `rows`
-(length, arms, seeds, steps).
+`stages`, `rewrite`, what stands in place of parts of the model's text, and `from`, the
+arm, length and steps of the row whose weights it begins with, of the same seed, trained
+before in FOLDER) and `rows` (length, arms, seeds, steps).
 """
 import argparse
 import concurrent.futures
@@ -88,7 +89,8 @@ def configuration(plan, arm, row, **values):
     settings = {"data.tokenizer": "shards", "train.steps": row["steps"], "train.seq_len": row["length"],
                 "train.batch_size": batch, "train.micro_batch": batch} | plan["model"] | plan["arms"][arm] | values
     stages = settings.pop("stages", None)
-    settings.pop("rewrite", None)
+    for key in ("rewrite", "from"):
+        settings.pop(key, None)
     sections = {}
     for key, value in settings.items():
         section, key = key.split(".")
@@ -141,7 +143,7 @@ def prepare(args, plan):
                           *([f"--stage={stage}"] if stage > 1 else []))
                 rewrite(path + ".mlir", plan["arms"][arm].get("rewrite", {}))
                 jobs.call(tool("compile"), path + ".mlir", "-o", path + ".nsax", "--target", args.target,
-                          "--precision", values["runtime"]["precision"], "--no-forward", "--allow-slow-path=spill")
+                          "--precision", values["runtime"]["precision"], "--no-forward", "--allow-slow-path=spill,unfused")
             print(f"prepared {os.path.basename(base)}", flush=True)
 
 
@@ -251,12 +253,28 @@ def note(args, key, directory, seconds):
         for i, loss in enumerate(curve)])
 
 
-def train(args, plan, row, key, until):
-    """One row, or as much of it as there is time for; false if it failed."""
+def label_of(row, arm, seed):
+    return f"{name(arm, row['length'])}-{seed}-{row['steps']}"
+
+
+def begins(arm, seed):
+    """The row whose weights an arm begins with, if there is one."""
+    return "from" in arm and label_of(arm["from"], arm["from"]["arm"], seed)
+
+
+def train(args, plan, row, key, until, before=None):
+    """One row, or as much of it as there is time for, from the weights of the row `before`;
+    false if it failed."""
     runs = os.path.join(args.folder, "runs")
-    label = f"{name(key['arm'], key['length'])}-{key['seed']}-{row['steps']}"
+    label = label_of(row, key["arm"], key["seed"])
     directory = os.path.join(runs, label)
     begin = ["--run-name", label]
+    if before:
+        weights = os.path.join(runs, before)
+        if not os.path.exists(os.path.join(weights, "metrics.json")):
+            print(f"{label}: left out, {before} was not trained in {args.folder}", flush=True)
+            return True
+        begin += ["--init-from", weights, "--init-partial"]
     earlier, seconds = directory + ".seconds", 0
     if os.path.isdir(os.path.join(directory, "checkpoints")):
         begin = ["--resume", directory]
@@ -296,7 +314,8 @@ def train(args, plan, row, key, until):
     if code == 0:
         with NOTES:
             note(args, key, directory, seconds if args.jobs == 1 else None)
-        shutil.rmtree(os.path.join(directory, "checkpoints"), ignore_errors=True)
+        if not any(label == begins(arm, key["seed"]) for arm in plan["arms"].values()):
+            shutil.rmtree(os.path.join(directory, "checkpoints"), ignore_errors=True)
     return True
 
 
@@ -306,11 +325,16 @@ def run(args, plan):
     text = corpus(os.path.join(args.folder, "corpus"), plan)
     done = {tuple(row[key] for key in KEYS) for row in read_csv(args.csv)}
 
+    rows = {}
+
     def train_in_time(row, key):
-        return time.time() >= until - 20 or train(args, plan, row, key, until)
+        before = begins(plan["arms"][key["arm"]], key["seed"])
+        # Rows that come first in the plan are under way.
+        if before in rows:
+            rows[before].result()
+        return time.time() >= until - 20 or train(args, plan, row, key, until, before)
 
     pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
-    results = []
     for row in plan["rows"]:
         for seed in row["seeds"]:
             for arm in row["arms"]:
@@ -318,9 +342,9 @@ def run(args, plan):
                        "tokens": row["steps"] * row["length"] * row.get("batch", 1)}
                 if tuple(str(key[name]) for name in KEYS) in done or (args.arms and arm not in args.arms):
                     continue
-                results.append(pool.submit(train_in_time, row, key))
+                rows[label_of(row, arm, seed)] = pool.submit(train_in_time, row, key)
     pool.shutdown()
-    failed = sum(not result.result() for result in results)
+    failed = sum(not row.result() for row in rows.values())
     if failed:
         jobs.fail(f"{failed} runs failed")
 
