@@ -336,15 +336,13 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
                             options.allowSlowPaths.end()};
   if (phase == Phase::Binary && chip) {
     SerializeKernelsOptions binaryOptions;
-    binaryOptions.chip = chip->name.str();
     binaryOptions.ptxas = options.ptxas;
     binaryOptions.threads = options.threads;
     binaryOptions.saveKernels = debug.saveKernels;
     if (options.lineInfo) {
       LLVM::DIScopeForLLVMFuncOpPassOptions scopes;
       scopes.emissionKind = LLVM::DIEmissionKind::DebugDirectivesOnly;
-      manager.nest<ModuleOp>().addPass(
-          LLVM::createDIScopeForLLVMFuncOpPass(scopes));
+      manager.addPass(LLVM::createDIScopeForLLVMFuncOpPass(scopes));
     }
     manager.addPass(createSerializeKernels(binaryOptions, cudaBinary));
     manager.addPass(createCheckPerformanceLints(performanceLints));

@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/GPUPhases.h"
 #include "lib/Target/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
@@ -17,9 +18,9 @@ void nsa::buildGPUPhasePipeline(OpPassManager &manager, Phase phase,
     buildTileLayoutPipeline(manager, chip.wgmma);
   } else {
     assert(phase == Phase::NVVM && "no phase of GPUs");
-    manager.addPass(createOutlineKernels());
-    buildLayoutToNVVMPipeline(manager.nest<ModuleOp>(), chip.sharedLimit,
-                              chip.wgmma);
+    manager.addPass(createOutlineKernels({chip.name.str()}));
+    buildLayoutToNVVMPipeline(manager.nest<gpu::GPUModuleOp>(),
+                              chip.sharedLimit, chip.wgmma);
   }
   manager.addPass(createVerifyPhase({phase}));
 }
@@ -62,17 +63,16 @@ static void addNVVM(OpPassManager &manager, const CUDAChip &chip) {
   buildGPUPhasePipeline(manager, Phase::NVVM, chip);
 }
 
-static void addPTX(OpPassManager &manager, const CUDAChip &chip) {
+static void addPTX(OpPassManager &manager) {
   manager.addPass(createRequirePhase({Phase::Binary, Phase::NVVM}));
-  SerializeKernelsOptions options;
-  options.chip = chip.name.str();
-  manager.addPass(createSerializeKernels(options));
+  manager.addPass(createSerializeKernels());
   manager.addPass(createVerifyPhase({Phase::Binary}));
 }
 
 static void addAll(OpPassManager &manager, const CUDAChip &chip) {
-  for (BuildFunction add : {addLayout, addNVVM, addPTX})
-    add(manager, chip);
+  addLayout(manager, chip);
+  addNVVM(manager, chip);
+  addPTX(manager);
 }
 
 void nsa::registerGPUPhasePipelines() {
@@ -81,8 +81,8 @@ void nsa::registerGPUPhasePipelines() {
   registerForChip("nsa-phase-nvvm",
                   "GPU phase 10: lower the kernels to the NVVM dialect",
                   addNVVM);
-  registerForChip("nsa-phase-ptx", "GPU phase 11: compile the kernels to PTX",
-                  addPTX);
+  PassPipelineRegistration<>(
+      "nsa-phase-ptx", "GPU phase 11: compile the kernels to PTX", addPTX);
   registerForChip("nsa-cuda-binary",
                   "The phases that make PTX of kernels, one after another",
                   addAll);

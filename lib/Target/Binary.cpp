@@ -52,9 +52,9 @@ private:
 static void describeBinary(ModuleOp module, const CPUBinary &binary) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   uint64_t hash = hashBytes(binary.image.data(), binary.image.size());
-  rt::BinaryOp::create(builder, module.getLoc(), getBinaryName(module),
-                       artifact::elfFormat, binary.cpu.name,
-                       binary.image.size(), toHex(hash));
+  rt::BinaryOp::create(builder, module.getLoc(),
+                       getUnusedSymbol(module, "kernels"), artifact::elfFormat,
+                       binary.cpu.name, binary.image.size(), toHex(hash));
 }
 
 /// Lowers the kernels and compiles them, in their order.
@@ -68,8 +68,8 @@ FailureOr<CPUBinary> BinaryPass::compile(OutlinedKernels &outlined) {
   FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = outlined.getFunctions();
   if (failed(functions))
     return failure();
-  return compileKernels(outlined.getSources(), *functions, *description,
-                        threads, saveKernels);
+  return compileKernels(cast<ModuleOp>(outlined.getSources()), *functions,
+                        *description, threads, saveKernels);
 }
 
 void BinaryPass::runOnOperation() {

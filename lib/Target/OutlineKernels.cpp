@@ -2,9 +2,11 @@
 
 #include "dialects/Tile/TileOps.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
+#include "lib/Target/CUDA/CUDAChip.h"
 #include "lib/Target/CUDA/LaunchOverlap.h"
 #include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_NOTEARGUMENTALIGNMENT
@@ -27,11 +29,18 @@ struct NoteLaunchOverlap : nsa::impl::NoteLaunchOverlapBase<NoteLaunchOverlap> {
 };
 
 struct OutlineKernels : nsa::impl::OutlineKernelsBase<OutlineKernels> {
+  using OutlineKernelsBase::OutlineKernelsBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    const CUDAChip *target = findCUDAChip(chip);
+    if (!target) {
+      module.emitError("unknown chip '") << chip.getValue() << "'";
+      return signalPassFailure();
+    }
     if (module.getOps<tile::KernelOp>().empty())
       return markAllAnalysesPreserved();
-    outlineKernels(module);
+    outlineKernels(module, target);
   }
 };
 } // namespace

@@ -3,13 +3,14 @@
 #include "lib/Target/OutlinedKernels.h"
 #include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/Tile/TileOps.h"
+#include "lib/Target/CUDA/CUDAChip.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/SymbolTable.h"
 
 using namespace mlir;
 using namespace nsa;
 
-std::string nsa::getBinaryName(ModuleOp module) {
-  StringRef name = "kernels";
+std::string nsa::getUnusedSymbol(ModuleOp module, StringRef name) {
   if (!module.lookupSymbol(name))
     return name.str();
   unsigned count = 0;
@@ -39,28 +40,36 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
   return replaced;
 }
 
-ModuleOp nsa::outlineKernels(ModuleOp module) {
+static gpu::GPUModuleOp createGPUModule(OpBuilder &builder, ModuleOp module,
+                                        const CUDAChip &chip) {
+  Attribute target = NVVM::NVVMTargetAttr::get(
+      module.getContext(), /*optLevel=*/2, "nvptx64-nvidia-cuda", chip.name);
+  return gpu::GPUModuleOp::create(builder, module.getLoc(),
+                                  getUnusedSymbol(module, "device"), target);
+}
+
+Operation *nsa::outlineKernels(ModuleOp module, const CUDAChip *chip) {
   auto found = llvm::to_vector(module.getOps<tile::KernelOp>());
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  auto outlined = ModuleOp::create(builder, module.getLoc());
+  Operation *outlined = nullptr;
+  if (chip)
+    outlined = createGPUModule(builder, module, *chip);
+  else
+    outlined = ModuleOp::create(builder, module.getLoc());
+  Block &body = outlined->getRegion(0).front();
   for (tile::KernelOp kernel : found) {
     replaceKernel(kernel);
-    kernel->moveBefore(outlined.getBody(), outlined.getBody()->end());
+    kernel->moveBefore(&body, body.end());
   }
   return outlined;
 }
 
-ModuleOp nsa::findOutlinedKernels(ModuleOp module) {
-  auto nested = module.getOps<ModuleOp>();
-  return nested.empty() ? ModuleOp() : *nested.begin();
-}
-
 OutlinedKernels::OutlinedKernels(ModuleOp module)
-    : sources(findOutlinedKernels(module)) {
-  if (!sources)
-    sources = outlineKernels(module);
-  llvm::append_range(kernels, module.getOps<rt::KernelOp>());
-}
+    : sources(outlineKernels(module)), kernels(module.getOps<rt::KernelOp>()) {}
+
+OutlinedKernels::OutlinedKernels(gpu::GPUModuleOp sources)
+    : sources(sources),
+      kernels(sources->getParentOfType<ModuleOp>().getOps<rt::KernelOp>()) {}
 
 FailureOr<SmallVector<LLVM::LLVMFuncOp>> OutlinedKernels::getFunctions() {
   SymbolTable symbols(sources);

@@ -81,10 +81,10 @@ def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
 }
 
 def OutlineKernels : Pass<"nsa-outline-kernels", "::mlir::ModuleOp"> {
-  let summary = "Move the kernels to a module of their own";
+  let summary = "Move the kernels to a gpu.module";
   let description = [{
-    Moves every `tile.kernel` to one module nested at the end, which is what
-    code generators take, and leaves an `rt.kernel` that describes it.
+    Moves every `tile.kernel` to one `gpu.module` at the end, which says what GPU
+    its code is for, and leaves an `rt.kernel` that describes it.
 
     Example:
 
@@ -92,26 +92,32 @@ def OutlineKernels : Pass<"nsa-outline-kernels", "::mlir::ModuleOp"> {
     rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
         {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
          code_bytes = 0 : i64, stack_bytes = 0 : i64}
-    module {
+    gpu.module @device [#nvvm.target<chip = "sm_90a">] {
       tile.kernel @double(%x: memref<128xf32>, %y: memref<128xf32>) ...
     }
     ```
   }];
-  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let dependentDialects = ["::mlir::gpu::GPUDialect",
+                           "::mlir::NVVM::NVVMDialect",
+                           "::nsa::rt::RTDialect"];
+  let options = [
+    Option<"chip", "chip", "std::string", /*default=*/"\"sm_90a\"",
+           "Such as sm_86">,
+  ];
 }
 
 def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
   let summary = "Compile the outlined kernels for an NVIDIA GPU";
   let description = [{
-    Compiles the functions of the nested module, which are in the LLVM and NVVM
-    dialects (see `nsa-outline-kernels` and `nsa-tile-to-nvvm`), to PTX and, if
-    `ptxas` is given, on to a cubin. The module goes; each `rt.kernel` says what
+    Compiles the functions of the `gpu.module`, which are in the LLVM and NVVM
+    dialects (see `nsa-outline-kernels` and `nsa-tile-to-nvvm`), to PTX for the
+    GPU that it is for and, if `ptxas` is given, on to a cubin. It goes; each `rt.kernel` says what
     a launch needs (threads of a block, bytes of shared memory) and what ptxas
     reports (registers of a thread, bytes of spilling code, local memory), and an
     `rt.binary` what the image is; where later GPUs than the cubin's run the PTX,
     there is one for each.
 
-    Example: with `chip=sm_90a`
+    Example:
 
     ```mlir
     rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
@@ -124,8 +130,6 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
                            "::nsa::rt::RTDialect"];
   let options = [
-    Option<"chip", "chip", "std::string", /*default=*/"\"sm_90a\"",
-           "Such as sm_86">,
     Option<"ptxas", "ptxas", "std::string", /*default=*/"",
            "The assembler; without it the binary is PTX">,
     Option<"threads", "threads", "unsigned", /*default=*/"2",

@@ -99,7 +99,7 @@ static AllowedOps getAllowedOps(Phase phase) {
              "tile_gpu.local_store", "tile_gpu.local_view", "arith", "math",
              "scf"}};
   case Phase::NVVM:
-    return {{"builtin.module", "rt", "llvm", "nvvm"}, {}};
+    return {{"builtin.module", "rt", "gpu.module", "llvm", "nvvm"}, {}};
   case Phase::Binary:
     return {{"builtin.module", "rt"}, {}};
   }

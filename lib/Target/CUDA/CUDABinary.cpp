@@ -14,6 +14,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -32,6 +33,7 @@ using namespace nsa;
 void nsa::registerCUDATranslations(DialectRegistry &registry) {
   registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect>();
   registerBuiltinDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
 }
@@ -67,7 +69,7 @@ liftRegisterLimits(std::string &ptx,
 }
 
 /// The registers that kernels have to start with, if they depend on that.
-static llvm::StringMap<uint64_t> getLaunchRegisters(ModuleOp module) {
+static llvm::StringMap<uint64_t> getLaunchRegisters(gpu::GPUModuleOp module) {
   llvm::StringMap<uint64_t> expected;
   for (auto function : module.getOps<LLVM::LLVMFuncOp>())
     if (auto count = function->getAttrOfType<IntegerAttr>(kLaunchRegistersAttr))
@@ -77,7 +79,7 @@ static llvm::StringMap<uint64_t> getLaunchRegisters(ModuleOp module) {
 
 /// Writes the text of each kernel that has one.
 static LogicalResult
-saveTexts(ModuleOp module, StringRef folder, StringRef extension,
+saveTexts(gpu::GPUModuleOp module, StringRef folder, StringRef extension,
           const std::map<std::string, std::string> &texts) {
   for (const auto &[kernel, text] : texts)
     if (llvm::Error error = saveKernelFile(folder, kernel, extension, text))
@@ -86,7 +88,7 @@ saveTexts(ModuleOp module, StringRef folder, StringRef extension,
 }
 
 /// Writes the instructions of each kernel, if there is a cuobjdump to say them.
-static LogicalResult saveSASS(ModuleOp module, StringRef ptxas,
+static LogicalResult saveSASS(gpu::GPUModuleOp module, StringRef ptxas,
                               ArrayRef<char> cubin, StringRef folder) {
   if (folder.empty())
     return success();
@@ -107,9 +109,11 @@ static std::string withSharedMemory(StringRef text, StringRef ptx) {
   return (head + shared + "\t// .globl" + body).str();
 }
 
-FailureOr<CUDABinary> nsa::compileForCUDA(
-    ModuleOp module, const CUDAChip &chip, StringRef ptxas, unsigned threads,
-    llvm::StringMap<KernelResources> &resources, StringRef saveTo) {
+FailureOr<CUDABinary>
+nsa::compileForCUDA(gpu::GPUModuleOp module, const CUDAChip &chip,
+                    StringRef ptxas, unsigned threads,
+                    llvm::StringMap<KernelResources> &resources,
+                    StringRef saveTo) {
   CUDABinary binary;
   binary.chip = chip.name.str();
   llvm::LLVMContext context;
@@ -292,24 +296,38 @@ static void describe(OutlinedKernels &outlined,
   }
 }
 
+/// The GPU that kernels are for.
+static FailureOr<const CUDAChip *> getChip(gpu::GPUModuleOp kernels) {
+  ArrayAttr targets = kernels.getTargetsAttr();
+  auto target = targets && targets.size() == 1
+                    ? dyn_cast<NVVM::NVVMTargetAttr>(targets[0])
+                    : NVVM::NVVMTargetAttr();
+  if (!target)
+    return kernels.emitOpError("has no #nvvm.target, or others with it");
+  if (const CUDAChip *chip = findCUDAChip(target.getChip()))
+    return chip;
+  return kernels.emitOpError("is for an unknown chip '")
+         << target.getChip() << "'";
+}
+
 void SerializeKernels::runOnOperation() {
   ModuleOp module = getOperation();
-  const CUDAChip *target = findCUDAChip(chip);
-  if (!target) {
-    module.emitError("unknown chip '") << chip.getValue() << "'";
-    return signalPassFailure();
-  }
-  if (!findOutlinedKernels(module))
+  auto sources = module.getOps<gpu::GPUModuleOp>();
+  if (sources.empty())
     return markAllAnalysesPreserved();
+  FailureOr<const CUDAChip *> found = getChip(*sources.begin());
+  if (failed(found))
+    return signalPassFailure();
+  const CUDAChip *target = *found;
   if (target->architecture != target->name)
     module.emitRemark("there is no code of its own for ")
         << target->name << ": it has the PTX of " << target->architecture;
-  OutlinedKernels outlined(module);
+  OutlinedKernels outlined(*sources.begin());
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
   if (succeeded(describeLaunches(outlined)))
-    binary = compileForCUDA(outlined.getSources(), *target, ptxas, threads,
-                            resources, saveKernels);
+    binary = compileForCUDA(cast<gpu::GPUModuleOp>(outlined.getSources()),
+                            *target, ptxas, threads, resources, saveKernels);
   markRefused(outlined, resources);
   if (failed(binary))
     return signalPassFailure();
@@ -318,8 +336,8 @@ void SerializeKernels::runOnOperation() {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   for (const CUDABinary::Image &image : binary->getImages())
     rt::BinaryOp::create(
-        builder, module.getLoc(), getBinaryName(module), image.format,
-        target->name, image.bytes.size(),
+        builder, module.getLoc(), getUnusedSymbol(module, "kernels"),
+        image.format, target->name, image.bytes.size(),
         toHex(hashBytes(image.bytes.data(), image.bytes.size())));
   numKernels += outlined.getKernels().size();
   if (result)

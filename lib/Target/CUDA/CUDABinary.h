@@ -5,7 +5,7 @@
 
 #include "lib/Target/CUDA/Assembler.h"
 #include "lib/Target/OutlinedKernels.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace nsa {
 
@@ -36,12 +36,12 @@ void registerCUDATranslations(mlir::DialectRegistry &registry);
 /// kernel there as NAME.llvm.mlir, NAME.ll, NAME.ptx and, if there is a
 /// cuobjdump beside ptxas, NAME.sass. Fails with a diagnostic.
 mlir::FailureOr<CUDABinary>
-compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
+compileForCUDA(mlir::gpu::GPUModuleOp module, const CUDAChip &chip,
                llvm::StringRef ptxas, unsigned threads,
                llvm::StringMap<KernelResources> &resources,
                llvm::StringRef saveTo = "");
 
-/// Notes on the kernels of `detached`, lowered to the LLVM and NVVM dialects,
+/// Notes on the kernels of `outlined`, lowered to the LLVM and NVVM dialects,
 /// what a launch has to know: threads, bytes of shared memory and tensor maps.
 /// Fails with a diagnostic.
 mlir::LogicalResult describeLaunches(OutlinedKernels &outlined);

@@ -305,10 +305,10 @@ def TileGPUInsertBarriers
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
 
-def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
+def NSATileToNVVM : Pass<"nsa-tile-to-nvvm"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{
-    Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
+    Replaces every `tile.kernel` of a module or `gpu.module` by an `llvm.func` of the same name that is a
     CUDA kernel: one block per program of the grid, one pointer per argument.
 
     A 1:N conversion: a tile becomes the registers that a thread has of it, by

@@ -1,11 +1,7 @@
 //===- Pipeline.cpp - tile kernels to the LLVM and NVVM dialects ----------===//
 
 #include "dialects/Tile/TileOps.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
-#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -62,11 +58,9 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   manager.addPass(arith::createArithExpandOpsPass());
   manager.addPass(createCSEPass());
   manager.addPass(createSCFToControlFlowPass());
-  manager.addPass(createConvertMathToLLVMPass());
-  manager.addPass(createArithToLLVMConversionPass());
-  manager.addPass(createConvertControlFlowToLLVMPass());
-  manager.addPass(createConvertNVVMToLLVMPass());
-  manager.addPass(createReconcileUnrealizedCastsPass());
+  // Before control flow: code generation depends on the order of uses.
+  manager.addPass(createConvertToLLVMPass({{"arith", "math"}}));
+  manager.addPass(createConvertToLLVMPass());
 }
 
 void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
@@ -97,11 +91,7 @@ static void registerUpstreamPasses() {
   registerLoopInvariantCodeMotion();
   registerPass([] { return arith::createArithExpandOpsPass(); });
   registerPass([] { return createSCFToControlFlowPass(); });
-  registerPass([] { return createConvertMathToLLVMPass(); });
-  registerPass([] { return createArithToLLVMConversionPass(); });
-  registerPass([] { return createConvertControlFlowToLLVMPass(); });
-  registerPass([] { return createConvertNVVMToLLVMPass(); });
-  registerPass([] { return createReconcileUnrealizedCastsPass(); });
+  registerPass([] { return createConvertToLLVMPass(); });
 }
 
 void nsa::registerTileToNVVMPipeline() {

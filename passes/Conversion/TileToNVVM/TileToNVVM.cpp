@@ -1,6 +1,10 @@
 //===- TileToNVVM.cpp - lower tile kernels to CUDA blocks -----------------===//
 
 #include "dialects/Interfaces/LaunchOverlap.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -133,16 +137,26 @@ namespace {
 struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
   using NSATileToNVVMBase::NSATileToNVVMBase;
 
+  void getDependentDialects(DialectRegistry &registry) const override {
+    NSATileToNVVMBase::getDependentDialects(registry);
+    // For convert-to-llvm.
+    arith::registerConvertArithToLLVMInterface(registry);
+    cf::registerConvertControlFlowToLLVMInterface(registry);
+    registerConvertMathToLLVMInterface(registry);
+    registerConvertNVVMToLLVMInterface(registry);
+  }
+
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+    Operation *module = getOperation();
+    SmallVector<KernelOp> kernels;
+    module->walk([&](KernelOp kernel) { kernels.push_back(kernel); });
     if (kernels.empty())
       return;
     // The size comes from the launch; the alignment is what copies of whole
     // tiles need.
-    auto builder = OpBuilder::atBlockBegin(module.getBody());
+    auto builder = OpBuilder::atBlockBegin(kernels.front()->getBlock());
     auto bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), 0);
-    LLVM::GlobalOp::create(builder, module.getLoc(), bytes,
+    LLVM::GlobalOp::create(builder, module->getLoc(), bytes,
                            /*isConstant=*/false, LLVM::Linkage::External,
                            kSharedMemory, Attribute(),
                            /*alignment=*/1024, unsigned(Space::Shared));

@@ -2,6 +2,7 @@
 // RUN: nsa-opt %s --nsa-cuda-binary=chip=sm_80 | FileCheck %s --check-prefix=BINARY
 // RUN: not nsa-opt %s --nsa-cuda-binary=chip=sm_70 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: unknown chip 'sm_70'
+// RUN: nsa-opt %s --nsa-outline-kernels=chip=sm_86 | FileCheck %s --check-prefix=OUTLINED
 
 // Nothing is left but the LLVM and NVVM dialects; functions are arithmetic.
 // CHECK: llvm.mlir.global external @nsa_shared_memory
@@ -9,6 +10,10 @@
 // CHECK-LABEL: llvm.func @exponential(
 // CHECK-NOT: {{arith|math|scf|cf}}.
 // CHECK: llvm.return
+
+// OUTLINED: rt.kernel @exponential
+// OUTLINED: gpu.module @device [#nvvm.target<chip = "sm_86">] {
+// OUTLINED-NEXT: tile.kernel {{.*}}@exponential
 
 // BINARY: rt.binary @kernels format "ptx" cpu "sm_80" size
 // BINARY: rt.kernel @exponential

@@ -29,7 +29,7 @@ static FailureOr<std::string> lowerKernels(ModuleOp module,
   // Shapes of tests are small: in every other module a warpgroup copies for
   // others wherever that is possible, in the rest where it pays.
   std::string source;
-  llvm::raw_string_ostream(source) << detached.getSources();
+  llvm::raw_string_ostream(source) << *detached.getSources();
   bool isEager = hashBytes(source.data(), source.size()) % 2 == 0;
   buildTileToNVVMPipeline(manager, chip.sharedLimit, chip.wgmma,
                           isEager ? 0 : kProducerSums);
@@ -37,7 +37,7 @@ static FailureOr<std::string> lowerKernels(ModuleOp module,
       failed(describeLaunches(detached)))
     return failure();
   std::string text;
-  llvm::raw_string_ostream(text) << detached.getSources();
+  llvm::raw_string_ostream(text) << *detached.getSources();
   return text;
 }
 

@@ -50,10 +50,9 @@ TEST(TensorMap, TensorMapOfAFunction_IsInTheArtefact) {
   ASSERT_TRUE(module && code);
   {
     OutlinedKernels detached(*module);
-    detached.getSources().getBody()->clear();
-    detached.getSources().getBody()->getOperations().splice(
-        detached.getSources().getBody()->begin(),
-        code->getBody()->getOperations());
+    Block &body = detached.getSources()->getRegion(0).front();
+    body.clear();
+    body.getOperations().splice(body.begin(), code->getBody()->getOperations());
     ASSERT_TRUE(succeeded(describeLaunches(detached)));
   }
   ArtifactMetadata metadata;
