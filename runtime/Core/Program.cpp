@@ -44,6 +44,9 @@ static TensorView makeView(const artifact::Tensor &tensor,
     view.data = static_cast<char *>(segment) + tensor.slice()->offset();
   view.bytes = tensor.slice()->size();
   view.role = tensor.role();
+  view.frozen = tensor.role() == TensorRole::Constant &&
+                (tensor.init() == artifact::InitKind::Normal ||
+                 tensor.init() == artifact::InitKind::Constant);
   view.decay = tensor.decay();
   if (tensor.state())
     view.state = tensor.state()->str();

@@ -43,7 +43,7 @@ std::string fileOf(const TensorView &tensor, const Model &model, int rank) {
     return !tensor.state.empty() && model.sharingRanks() > 0 ? shareFile(rank)
                                                              : optimizerFile;
   default:
-    return "";
+    return tensor.frozen ? modelFile : "";
   }
 }
 

@@ -87,7 +87,7 @@ static Status checkParameters(const SafetensorsFile &saved, const Model &model,
     notes.push_back("'" + name +
                     "' of the initial weights is not used: the artefact has "
                     "none");
-  size_t all = tensorsOfRole(model, TensorRole::Parameter).size();
+  size_t all = weightsOf(model).size();
   if (found.missing.size() == all)
     return Error{"it has none of the " + std::to_string(all) +
                  " parameters of the artefact"};

@@ -424,6 +424,14 @@ std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role) {
   return found;
 }
 
+std::vector<TensorView> weightsOf(const Model &model) {
+  std::vector<TensorView> found;
+  for (const TensorView &tensor : model.tensors())
+    if (tensor.role == TensorRole::Parameter || tensor.frozen)
+      found.push_back(tensor);
+  return found;
+}
+
 uint64_t parameterCount(const Model &model) {
   uint64_t count = 0;
   for (const TensorView &tensor : model.tensors())

@@ -222,6 +222,10 @@ struct TrainBinding {
 /// The tensors of a role, in the program's order.
 std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role);
 
+/// The tensors that weights of a checkpoint are for: parameters, and weights
+/// that are frozen.
+std::vector<TensorView> weightsOf(const Model &model);
+
 /// Elements of all parameters.
 uint64_t parameterCount(const Model &model);
 

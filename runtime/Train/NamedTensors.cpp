@@ -31,7 +31,7 @@ ParameterDifferences compareParameters(const SafetensorsFile &saved,
                                        const Model &model) {
   ParameterDifferences found;
   std::set<std::string> known;
-  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
+  for (const TensorView &tensor : weightsOf(model)) {
     known.insert(tensor.name);
     const SafeTensor *source = saved.find(tensor.name);
     if (!source)
@@ -79,7 +79,7 @@ static Status copyTensor(const SafetensorsFile &file, const SafeTensor &source,
 }
 
 Status copyParameters(const SafetensorsFile &saved, const Model &model) {
-  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
+  for (const TensorView &tensor : weightsOf(model)) {
     const SafeTensor *source = saved.find(tensor.name);
     if (!source || !findDifference(*source, tensor).empty())
       continue;

@@ -87,6 +87,9 @@ struct TensorView {
   /// What the optimizer calls a state that it keeps for parameters, such as m;
   /// empty for all other tensors.
   std::string state = {};
+  /// Whether it is a weight that is not trained: a constant that starts as
+  /// weights do, and may come from a checkpoint.
+  bool frozen = false;
 
   uint64_t elements() const { return bytes / elementBytes(type); }
   /// The elements as T, which must be what `type` says: it is not checked.
