@@ -38,7 +38,7 @@ STEPS |= {
     f"m7c-quarter-{length}x{65536 // length}": (
         "m7c_125m", length, 65536 // length,
         {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "nsa.w": 64, "nsa.shared_kv": "true", "nsa.l": l, "nsa.l_sel": block, "nsa.n_sel": length // 4 // block})
-    for length, l, block in ((8192, 16, 32), (32768, 32, 64), (65536, 32, 64))
+    for length, l, block in ((8192, 16, 32), (32768, 32, 64), (65536, 32, 128))
 }
 # The same on tokens of a larger vocabulary, which `run --data` has to have; isolated, the
 # documents of a sequence do not see each other.

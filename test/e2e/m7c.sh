@@ -10,10 +10,10 @@ settings=(--set train.seq_len=$length --set train.steps=1
   --set train.eval_every=0
   --set train.final_eval_batches=1 --set runtime.precision=fp32 --set runtime.device=cpu
   --set train.sample_bytes=0)
-build "$configs/m7c_125m.yaml" model "${settings[@]}"
+build "$root/test/bench/shapes/m7c_125m.yaml" model "${settings[@]}"
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens 20000 \
   --seed 3 -o "$scratch/data" > /dev/null
-"$bin/nsa-train" "$scratch/model.nsax" --config "$configs/m7c_125m.yaml" \
+"$bin/nsa-train" "$scratch/model.nsax" --config "$root/test/bench/shapes/m7c_125m.yaml" \
   "${settings[@]}" --data "$scratch/data" --out-dir "$scratch/run" \
   --no-progress > "$scratch/log" 2>&1 || {
   tail -20 "$scratch/log" >&2

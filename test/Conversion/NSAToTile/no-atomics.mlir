@@ -43,7 +43,7 @@
 // RUN:   | FileCheck %s --check-prefixes=CHECK,ALONE --implicit-check-not=atomic --implicit-check-not=cmpxchg \
 // RUN:   --implicit-check-not="{{[^a-z](atom|red)[.]}}"
 
-// RUN: nsa-model %configs/m7c_125m.yaml --set model.n_layers=1 -o %t.m7c.mlir
+// RUN: nsa-model %bench/shapes/m7c_125m.yaml --set model.n_layers=1 -o %t.m7c.mlir
 // RUN: nsa-compile %t.m7c.mlir --target=sm_90a --precision=bf16 --ptxas=none -o %t.90.nsax
 // RUN: grep -aq "wgmma.mma_async" %t.90.nsax
 // RUN: not grep -aE "(^|[^a-z])(atom|red|multimem)[.]" %t.90.nsax
