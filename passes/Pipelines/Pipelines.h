@@ -20,8 +20,10 @@
 // - of GPUs, layout: nsa-note-argument-alignment, nsa-note-launch-overlap,
 //   canonicalize, cse, loop-invariant-code-motion, tile-simplify,
 //   nsa-assign-layouts, tile-gpu-assign-layouts
-// - of GPUs, nvvm: nsa-outline-kernels, nsa-tile-to-nvvm,
-//   tile-gpu-insert-barriers, convert-tile-gpu-to-nvvm, upstream conversions
+// - of GPUs, nvvm: nsa-outline-kernels, tile-gpu-allocate-shared-memory,
+//   tile-gpu-pipeline, tile-gpu-warp-specialize, tile-gpu-insert-barriers,
+//   tile-gpu-verify-synchronization, nsa-tile-to-nvvm,
+//   convert-tile-gpu-to-nvvm, upstream conversions
 // - binary: nsa-binary, or nsa-serialize-kernels for GPUs
 //
 // `nsa-phase-X` is the pipeline of phase X.

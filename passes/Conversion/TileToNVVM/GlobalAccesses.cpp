@@ -48,6 +48,8 @@ static void addTmaLoads(Value barriers,
       continue;
     auto kernel = load->getParentOfType<KernelOp>();
     auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr);
+    if (!maps || load.getMap() >= maps.size())
+      continue;
     auto map = cast<nsa::rt::TensorMapAttr>(maps[load.getMap()]);
     accesses.push_back({kernel.getArgument(map.getArgument()),
                         /*isWrite=*/false, nullptr});

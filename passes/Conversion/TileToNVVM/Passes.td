@@ -305,6 +305,35 @@ def TileGPUInsertBarriers
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
 
+def TileGPUVerifySynchronization
+    : Pass<"tile-gpu-verify-synchronization", "::nsa::tile::KernelOp"> {
+  let summary = "Prove barriers, fences and waits on executions of a kernel";
+  let description = [{
+    Executes what a kernel computes of scalars, loops of unknown bounds 0, 1, 2 and
+    17 times, and follows what threads, the producer, asynchronous copies, TMA and
+    wgmma do to memory. An error names both accesses where
+
+    - shared memory is read that nothing has written;
+    - something reads it, or takes it for something else, while a copy, a TMA load
+      or wgmma is at it, or without a barrier behind another warp's access;
+    - wgmma reads what threads have written without `tile_gpu.fence_async`;
+    - an argument is read or written without a barrier behind other threads that
+      write or read it;
+    - a role waits for ever, or a stage is not released as often as it is filled.
+
+    It changes nothing.
+
+    Example:
+
+    ```mlir
+    tile_gpu.local_store %p to %0 : ...
+    %v = tile_gpu.local_view %0 : ...
+    // error: reads shared memory that is written in 'tile_gpu.local_store', with no tile_gpu.barrier between
+    %d = tile.dot %a, %v, %zero : ...
+    ```
+  }];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{

@@ -46,6 +46,7 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   manager.nest<tile::KernelOp>().addPass(createTileGPUPipeline());
   manager.nest<tile::KernelOp>().addPass(createTileGPUWarpSpecialize());
   manager.nest<tile::KernelOp>().addPass(createTileGPUInsertBarriers());
+  manager.nest<tile::KernelOp>().addPass(createTileGPUVerifySynchronization());
   NSATileToNVVMOptions options;
   options.wgmma = wgmma;
   manager.addPass(createNSATileToNVVM(options));

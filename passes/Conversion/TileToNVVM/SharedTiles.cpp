@@ -38,6 +38,17 @@ mlir::LogicalResult nsa::cuda::verifyHasThreads(tile::KernelOp kernel) {
          << ", which tile-gpu-assign-layouts gives it";
 }
 
+mlir::LogicalResult nsa::cuda::verifyBufferOperands(mlir::Operation *op) {
+  for (mlir::Value operand : op->getOperands())
+    if ((llvm::isa<tile_gpu::MemDescType>(operand.getType()) &&
+         !operand.getDefiningOp<tile_gpu::AllocOp>()) ||
+        (llvm::isa<tile_gpu::MBarriersType>(operand.getType()) &&
+         !operand.getDefiningOp<tile_gpu::MBarriersOp>()))
+      return op->emitOpError("takes a ")
+             << operand.getType() << " that no operation of its kernel makes";
+  return mlir::success();
+}
+
 mlir::LogicalResult nsa::cuda::verifyAllocated(tile::KernelOp kernel) {
   auto refuse = [](mlir::Operation *op, llvm::StringRef what) {
     return op->emitError("has no ")
@@ -48,10 +59,11 @@ mlir::LogicalResult nsa::cuda::verifyAllocated(tile::KernelOp kernel) {
     if (!kernel->hasAttr(name))
       return refuse(kernel, name);
   mlir::WalkResult result =
-      kernel.walk([&](tile_gpu::AllocOp alloc) -> mlir::WalkResult {
-        return !alloc->use_empty() && !alloc.getOffset()
+      kernel.walk([&](mlir::Operation *op) -> mlir::WalkResult {
+        auto alloc = llvm::dyn_cast<tile_gpu::AllocOp>(op);
+        return alloc && !alloc->use_empty() && !alloc.getOffset()
                    ? refuse(alloc, "offset")
-                   : mlir::success();
+                   : verifyBufferOperands(op);
       });
   return mlir::failure(result.wasInterrupted());
 }

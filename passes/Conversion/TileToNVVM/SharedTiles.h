@@ -57,7 +57,10 @@ int64_t getThreads(tile::KernelOp kernel);
 
 /// Fails with an error if a kernel's tiles have no layouts.
 mlir::LogicalResult verifyHasThreads(tile::KernelOp kernel);
-/// Fails with an error if its buffers or its scratch have no offsets.
+/// Fails with an error if the kernel of an operation does not make the buffers
+/// and mbarriers that it takes.
+mlir::LogicalResult verifyBufferOperands(mlir::Operation *op);
+/// The same of a kernel, or if its buffers or its scratch have no offsets.
 mlir::LogicalResult verifyAllocated(tile::KernelOp kernel);
 
 /// Hands out pieces of a block's shared memory, first fit.

@@ -77,13 +77,8 @@ static LogicalResult verifyOperands(KernelOp kernel) {
   WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
     if (!hasLowering(op))
       return op->emitOpError("has no lowering to CUDA");
-    for (Value operand : op->getOperands())
-      if ((isa<nsa::tile_gpu::MemDescType>(operand.getType()) &&
-           !operand.getDefiningOp<nsa::tile_gpu::AllocOp>()) ||
-          (isa<nsa::tile_gpu::MBarriersType>(operand.getType()) &&
-           !operand.getDefiningOp<nsa::tile_gpu::MBarriersOp>()))
-        return op->emitOpError("takes a ")
-               << operand.getType() << " that no operation of its kernel makes";
+    if (failed(verifyBufferOperands(op)))
+      return failure();
     // How threads hold a line says how they copy it.
     if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op);
         copy &&
