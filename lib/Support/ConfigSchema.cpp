@@ -26,246 +26,55 @@ constexpr double kMaxInt = 9e15;
 /// Kernels count tokens with 32 bits.
 constexpr double kMaxTokens = 2147483647;
 
-template <typename Section>
-struct SectionBuilder {
-  std::vector<ConfigField> &fields;
-  const char *name;
-  Section RunConfig::*section;
-  /// Of the keys that follow.
-  bool mayChange = false;
-
-  ConfigField &add(const char *key, const char *help) {
-    fields.emplace_back();
-    ConfigField &field = fields.back();
-    field.section = name;
-    field.key = key;
-    field.help = help;
-    field.mayChange = mayChange;
-    return field;
-  }
-
-  /// For a key that gives what a checkpoint holds another meaning.
-  SectionBuilder fixed() const { return {fields, name, section}; }
-
-  void number(const char *key, int64_t Section::*member, int64_t minimum,
-              double maximum, const char *help) {
-    ConfigField &field = add(key, help);
-    field.minimum = static_cast<double>(minimum);
-    field.maximum = maximum;
-    field.access = ConfigField::IntAccess(
-        [=, s = section](RunConfig &c) -> int64_t & { return c.*s.*member; });
-  }
-
-  void real(const char *key, double Section::*member, double minimum,
-            double maximum, const char *help) {
-    ConfigField &field = add(key, help);
-    field.minimum = minimum;
-    field.maximum = maximum;
-    field.access = ConfigField::FloatAccess(
-        [=, s = section](RunConfig &c) -> double & { return c.*s.*member; });
-  }
-
-  void text(const char *key, std::string Section::*member,
-            std::vector<std::string> choices, const char *help) {
-    ConfigField &field = add(key, help);
-    field.choices = std::move(choices);
-    field.access = ConfigField::StringAccess(
-        [=, s = section](RunConfig &c) -> std::string & {
-          return c.*s.*member;
-        });
-  }
-
-  void flag(const char *key, bool Section::*member, const char *help) {
-    add(key, help).access = ConfigField::BoolAccess(
-        [=, s = section](RunConfig &c) -> bool & { return c.*s.*member; });
-  }
+/// The values that a key takes.
+struct Values {
+  double minimum = 0.0;
+  double maximum = 0.0;
+  std::vector<std::string> choices;
+  bool isFixed = false;
 };
 
-void addModel(std::vector<ConfigField> &fields) {
-  using C = ModelConfig;
-  SectionBuilder<C> s{fields, "model", &RunConfig::model};
-  s.number("dim", &C::dim, 1, 65536, "width of the residual stream");
-  s.number("n_layers", &C::nLayers, 1, 1000, "decoder layers");
-  s.number("n_heads", &C::nHeads, 1, 1024, "query heads");
-  s.number("n_kv_groups", &C::nKvGroups, 1, 1024,
-           "key/value heads; divides n_heads");
-  s.number("d_k", &C::dK, 2, 512,
-           "width of a query and key head; even with a rotary embedding");
-  s.number("d_v", &C::dV, 1, 512, "width of a value head");
-  s.text("mlp", &C::mlp, {"silu", "swiglu", "gelu", "geglu", "relu2"},
-         "activation of the feed-forward layer; swiglu and geglu have a gate");
-  s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
-           "hidden width of the feed-forward layer; 0 is 4 * dim");
-  s.number("vocab_size", &C::vocabSize, 2, 1 << 20, "number of tokens");
-  s.real("rope_base", &C::ropeBase, 0.0, 1e12,
-         "base of the rotary embedding, at least 1; 0 leaves it out");
-  s.number("rope_dim", &C::ropeDim, 0, 512,
-           "channels of a head that are rotated, an even number; 0 is d_k");
-  s.text("rope_scaling", &C::ropeScaling,
-         {"none", "linear", "ntk", "yarn", "llama3", "longrope"},
-         "scaling of the rotary embedding to longer sequences");
-  s.real("rope_factor", &C::ropeFactor, 1.0, 1e6,
-         "how much longer they are than those of training");
-  s.number(
-      "rope_length", &C::ropeLength, 0, kMaxTokens,
-      "tokens of the sequences of training, for yarn, llama3 and longrope");
-  s.text("rope_divisors", &C::ropeDivisors, {},
-         "what longrope divides angles by: a number above 0 for each pair of "
-         "channels");
-  s.real(
-      "window_rope_base", &C::windowRopeBase, 0.0, 1e12,
-      "base of window layers, at least 1, without scaling; 0 is as in others");
-  s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
-  s.flag("norm_plus_one", &C::normPlusOne, "RMS norms multiply by 1 + weight");
-  s.text(
-      "norms", &C::norms, {"before", "after", "both"},
-      "whether the norms of a layer's parts are before them, after, or both");
-  s.real("init_std", &C::initStd, 1e-6, 10.0,
-         "standard deviation of the initial weights");
-  s.flag("zero_init_output", &C::zeroInitOutput,
-         "projections to the residual stream start at 0");
-  s.flag("tied_embeddings", &C::tiedEmbeddings,
-         "the head is the embedding's table");
-  s.real("embedding_scale", &C::embeddingScale, 1e-6, 1e6,
-         "what rows of the embedding are multiplied with");
-  s.flag("qkv_bias", &C::qkvBias,
-         "projections to queries, keys and values have biases");
-  s.flag("qk_norm", &C::qkNorm, "RMS norms of query and key heads");
-  s.flag("qk_norm_joint", &C::qkNormJoint, "these are over all heads at once");
-  s.real("attention_scale", &C::attentionScale, 0.0, 1e6,
-         "what scores are multiplied with; 0 is 1 / sqrt(d_k)");
-  s.real("logit_softcap", &C::logitSoftcap, 0.0, 1e6,
-         "logits become cap * tanh(logits / cap); 0 leaves it out");
-  s.text("attention", &C::attention, {"nsa", "dense", "window"},
-         "three gated branches, all tokens so far, or the window alone");
-  s.text("layers", &C::layers, {},
-         "attention by layer, as 'dense/nope, nsa*10, window:256', /nope "
-         "without rotary embedding; one kind alone is that of all layers, '' "
-         "what attention says");
+Values any() { return {}; }
+Values within(double minimum, double maximum) { return {minimum, maximum, {}}; }
+Values oneOf(std::vector<std::string> choices) {
+  return {0.0, 0.0, std::move(choices)};
 }
 
-void addNsa(std::vector<ConfigField> &fields) {
-  using C = NsaConfig;
-  SectionBuilder<C> s{fields, "nsa", &RunConfig::nsa};
-  s.number("l", &C::l, 1, 65536, "compression block, tokens");
-  s.number("d", &C::d, 1, 65536, "compression stride, tokens; divides l");
-  s.number("l_sel", &C::lSel, 1, 65536,
-           "selection block, tokens; a multiple of d, at least l");
-  s.number("n_sel", &C::nSel, 1, 4096, "selected blocks per query");
-  s.number("n_initial", &C::nInitial, 0, 4096,
-           "of these, first blocks of the sequence that are always selected");
-  s.number("n_local", &C::nLocal, 1, 4096,
-           "of these, last blocks up to the query's own that are always "
-           "selected");
-  s.number("w", &C::w, 1, kMaxTokens, "sliding window, tokens");
-  s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
-  s.flag("phi_pos", &C::phiPos,
-         "learned embedding of the place in a compression block; not for mean");
-  s.flag("shared_kv", &C::sharedKv,
-         "one projection of keys and one of values for the three branches");
-  s.text("gate", &C::gate, {"sigmoid", "softmax"}, "activation of the gates");
+/// Of a key that gives what a checkpoint holds another meaning.
+Values fixed(Values values) {
+  values.isFixed = true;
+  return values;
 }
 
-void addDataAndRuntime(std::vector<ConfigField> &fields) {
-  SectionBuilder<DataConfig> data{fields, "data", &RunConfig::data,
-                                  /*mayChange=*/true};
-  data.text("tokenizer", &DataConfig::tokenizer, {},
-            "how text becomes tokens: byte, shards for the tokenizer that the "
-            "data has, or a tokenizer.json");
-  data.fixed().flag("isolate_documents", &DataConfig::isolateDocuments,
-                    "documents that share a sequence do not see each other");
-  data.fixed().text("window", &DataConfig::window, {"stream", "document"},
-                    "where windows begin: anywhere, or at documents");
-  data.fixed().text("targets", &DataConfig::targets, {"all", "marked"},
-                    "targets that losses count: all, or those that the data "
-                    "marks");
-  using C = RuntimeConfig;
-  SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime,
-                      /*mayChange=*/true};
-  s.text("device", &C::device, {"cpu", "cuda"}, "where the program runs");
-  s.text("precision", &C::precision, {"fp32", "bf16", "fp16"},
-         "compute type; master weights are fp32, fp16 scales the loss");
-  s.text("gradient_checkpointing", &C::gradientCheckpointing,
-         {"none", "cheap", "block"}, "recomputation of activations");
-  s.number("threads", &C::threads, 0, 1024, "worker threads; 0 is all cores");
-  s.real(
-      "peak_tflops", &C::peakTflops, 0.0, 1e6,
-      "peak of a device, of which MFU is a part; 0 is that of the GPU's data "
-      "sheet in bf16 and fp16");
-}
-
-void addTrain(std::vector<ConfigField> &fields) {
-  using C = TrainConfig;
-  SectionBuilder<C> s{fields, "train", &RunConfig::train, /*mayChange=*/true};
-  s.number("steps", &C::steps, 1, kMaxInt, "optimizer steps");
-  s.fixed().number("seq_len", &C::seqLen, 1, 1 << 24, "tokens per sequence");
-  s.fixed().number("batch_size", &C::batchSize, 1, 1 << 24,
-                   "global sequences per optimizer step");
-  s.number("micro_batch", &C::microBatch, 1, 1 << 20,
-           "sequences per pass; divides batch_size");
-  s.number(
-      "accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
-      "passes per optimizer step; 0 derives it, as does another batch_size "
-      "or micro_batch of --set or a stage");
-  s.fixed().text("optimizer", &C::optimizer, {"adamw", "lion", "muon"},
-                 "how gradients become updates; muon has adamw for "
-                 "embeddings, norms, gates, head");
-  s.real("lr", &C::lr, 0.0, 100.0, "peak learning rate");
-  s.text("lr_schedule", &C::lrSchedule, {"cosine", "linear", "constant", "wsd"},
-         "decay after the warm-up, counted in optimizer steps; wsd is constant "
-         "and then linear");
-  s.number("lr_decay_steps", &C::lrDecaySteps, 0, kMaxInt,
-           "last steps of wsd, in which it decays; 0 is a fifth of steps");
-  s.real("lr_min", &C::lrMin, 0.0, 100.0, "learning rate at the last step");
-  s.number("warmup_steps", &C::warmupSteps, 0, kMaxInt,
-           "optimizer steps of linear warm-up");
-  s.real("weight_decay", &C::weightDecay, 0.0, 100.0,
-         "decoupled weight decay of matrices");
-  s.real("beta1", &C::beta1, 0.0, 0.999999,
-         "first-moment decay, also muon's; lion's share of the average in a "
-         "step");
-  s.real("beta2", &C::beta2, 0.0, 0.9999999,
-         "second-moment decay; lion's decay of the average");
-  s.real("adam_eps", &C::adamEps, 1e-30, 1.0, "epsilon of adamw");
-  s.real("grad_clip", &C::gradClip, 0.0, 1e30,
-         "largest global gradient norm; 0 switches clipping off");
-  s.number("log_every", &C::logEvery, 1, kMaxInt, "steps between log lines");
-  s.number("eval_every", &C::evalEvery, 0, kMaxInt,
-           "steps between evaluations; 0 evaluates at the end only");
-  s.number("eval_batches", &C::evalBatches, 1, kMaxInt,
-           "validation micro-batches per evaluation");
-  s.number("final_eval_batches", &C::finalEvalBatches, 0, kMaxInt,
-           "validation micro-batches at the end; 0 takes all");
-  s.number("save_every", &C::saveEvery, 0, kMaxInt,
-           "steps between checkpoints; 0 saves by save_minutes and at the end");
-  s.real("save_minutes", &C::saveMinutes, 0.0, 1e6,
-         "minutes between checkpoints, by rank 0's clock; 0 saves by "
-         "save_every and at the end");
-  s.flag("save_async", &C::saveAsync,
-         "checkpoints are written beside the steps that follow them");
-  s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
-           "checkpoints kept; 0 keeps all");
-  s.fixed().number("seed", &C::seed, 0, kMaxInt,
-                   "seed of weights, data order, samples");
-  s.text("out_dir", &C::outDir, {}, "folder of run directories");
-  s.number("sample_bytes", &C::sampleBytes, 0, 1 << 20,
-           "bytes generated before and after training");
-  s.number("sample_every", &C::sampleEvery, 0, kMaxInt,
-           "steps between samples during training; 0 has none");
-  s.text("sample_prompt", &C::samplePrompt, {}, "start of the samples");
-  s.real("sample_temperature", &C::sampleTemperature, 0.0, 100.0,
-         "0 takes the most likely token");
-  s.number("sample_top_k", &C::sampleTopK, 0, 1 << 20,
-           "likeliest tokens that samples choose from; 0 is all");
+template <typename Section, typename T>
+ConfigField makeField(const char *section, const char *key,
+                      Section RunConfig::*sectionMember, T Section::*member,
+                      const Values &values, const char *help) {
+  ConfigField field;
+  field.section = section;
+  field.key = key;
+  field.access = std::function<T &(RunConfig &)>(
+      [=](RunConfig &config) -> T & { return config.*sectionMember.*member; });
+  field.minimum = values.minimum;
+  field.maximum = values.maximum;
+  field.choices = values.choices;
+  field.help = help;
+  field.mayChange = !isModelKey(field) && !values.isFixed;
+  return field;
 }
 
 std::vector<ConfigField> buildSchema() {
   std::vector<ConfigField> fields;
-  fields.reserve(64);
-  addModel(fields);
-  addNsa(fields);
-  addDataAndRuntime(fields);
-  addTrain(fields);
+#define CONFIG_SECTION(Section, name)                                          \
+  {                                                                            \
+    using SectionType = Section;                                               \
+    constexpr const char *sectionName = #name;                                 \
+    constexpr auto section = &RunConfig::name;
+#define CONFIG_KEY(type, member, key, value, values, help)                     \
+  fields.push_back(makeField(sectionName, key, section, &SectionType::member,  \
+                             values, help));
+#define CONFIG_SECTION_END }
+#include "lib/Support/ConfigKeys.inc"
   return fields;
 }
 

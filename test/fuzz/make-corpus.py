@@ -92,7 +92,7 @@ def configurations(corpus):
         for section in re.findall(r"^\w+:\n(?:[ #].*\n|\n)+", text, re.MULTILINE):
             corpus.add(section)
         words += re.findall(r"\w+:", text)
-    schema = (ROOT / "lib/Support/ConfigSchema.cpp").read_text()
+    schema = (ROOT / "lib/Support/ConfigKeys.inc").read_text()
     words += [f"{word}: " for word in re.findall(r'"([a-z_0-9]+)"', schema)]
     corpus.add("model: {dim: 64, n_heads: 4, d_k: 16}\ntrain: {seq_len: 64}\n")
     corpus.add("model:\n  mlp: &m silu\nnsa:\n  phi: mean\n")
