@@ -103,11 +103,9 @@ Result<std::string> nsa::compileTo(const std::string &phase,
                                    const std::string &name,
                                    const CompilerOptions &options,
                                    const DebugOptions &debug) {
-  Result<Phase> last = findPhase(phase, options.target);
-  if (!last)
-    return last.takeError();
+  NSA_ASSIGN_OR_RETURN(Phase last, findPhase(phase, options.target));
   Driver driver(options, debug);
-  if (failed(driver.parse(source, name)) || failed(driver.runPhases(*last)))
+  if (failed(driver.parse(source, name)) || failed(driver.runPhases(last)))
     return Error{driver.takeMessages()};
   driver.passOnMessages();
   if (phase == "ptx")

@@ -76,11 +76,10 @@ static Result<std::string> findBuild() {
   dl_iterate_phdr(visitFile, &file);
   if (!file.buildId.empty())
     return file.buildId;
-  Result<uint64_t> hash =
-      hashFile(file.path.empty() ? "/proc/self/exe" : file.path);
-  if (!hash)
-    return hash.takeError();
-  return toHex(*hash);
+  NSA_ASSIGN_OR_RETURN(
+      uint64_t hash,
+      hashFile(file.path.empty() ? "/proc/self/exe" : file.path));
+  return toHex(hash);
 }
 
 Result<std::string> nsa::describeInputs(const CompilerOptions &options) {
@@ -91,10 +90,8 @@ Result<std::string> nsa::describeInputs(const CompilerOptions &options) {
   for (const OptionField &field : optionFields())
     text += field.name + "=" + field.read(options) + "\n";
   if (options.target != artifact::cpuTarget && !options.ptxas.empty()) {
-    Result<uint64_t> hash = hashFile(options.ptxas);
-    if (!hash)
-      return hash.takeError();
-    text += "ptxas=" + toHex(*hash) + "\n";
+    NSA_ASSIGN_OR_RETURN(uint64_t hash, hashFile(options.ptxas));
+    text += "ptxas=" + toHex(hash) + "\n";
   }
   // Another name for what each machine has.
   if (options.cpu == "native") {

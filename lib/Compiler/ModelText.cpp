@@ -14,14 +14,12 @@ using namespace nsa;
 Result<std::string>
 nsa::makeModelText(const std::string &config, const std::string &name,
                    const std::vector<std::string> &overrides, size_t stage) {
-  Result<RunConfig> parsed = parseConfig(config, name, overrides);
-  if (!parsed)
-    return parsed.takeError();
-  size_t stages = std::max<size_t>(parsed->stages.size(), 1);
+  NSA_ASSIGN_OR_RETURN(RunConfig parsed, parseConfig(config, name, overrides));
+  size_t stages = std::max<size_t>(parsed.stages.size(), 1);
   if (stage < 1 || stage > stages)
     return Error{"there is no stage " + std::to_string(stage) +
                  ", the configuration has " + std::to_string(stages)};
-  applyStage(*parsed, stage - 1);
+  applyStage(parsed, stage - 1);
   DialectRegistry registry;
   registry.insert<NSADialect, nn::NNDialect>();
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -31,7 +29,7 @@ nsa::makeModelText(const std::string &config, const std::string &name,
     messages += (messages.empty() ? "" : "\n") + diagnostic.str();
   });
   OwningOpRef<ModuleOp> module =
-      buildModel(&context, *parsed, llvm::sys::path::stem(name));
+      buildModel(&context, parsed, llvm::sys::path::stem(name));
   if (failed(verify(*module)))
     return Error{messages};
   return printModel(*module);

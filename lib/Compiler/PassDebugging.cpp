@@ -159,8 +159,7 @@ Status nsa::PassDebugging::attachPrinting(PassManager &manager,
   std::string folder = llvm::formatv(
       "{0}/{1}-{2}", options.printFolder,
       llvm::fmt_align(number, llvm::AlignStyle::Right, 2, '0'), phase);
-  if (Status status = createFolders(folder); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(createFolders(folder));
   manager.enableIRPrintingToFileTree(before, after, options.printModule,
                                      options.printAfterChange,
                                      options.printAfterFailure, folder);
@@ -175,8 +174,7 @@ Status nsa::PassDebugging::attach(PassManager &manager, TimingScope &scope,
   if (!options.printBefore.empty() || !options.printAfter.empty())
     manager.addInstrumentation(std::make_unique<Recorder>(*this));
   if (prints(options))
-    if (Status status = attachPrinting(manager, phase, number); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(attachPrinting(manager, phase, number));
   // Last, so that the time of the others is not that of passes.
   manager.enableTiming(scope);
   return {};

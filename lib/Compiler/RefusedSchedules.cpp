@@ -163,17 +163,13 @@ Status RefusedSchedules::keep(ModuleOp module) {
       return Status();
     kept[known.kernel] = known.number;
     if (!std::exchange(isOpen, true))
-      if (Status status = openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
-                                        "the folder in NSA_KERNEL_CACHE,");
-          !status)
-        return status;
-    if (Status status =
-            writeFileAtomically(file,
-                                known.kernel + " " + chip.name.str() + " " +
-                                    std::to_string(known.number) + "\n",
-                                /*isOwn=*/true);
-        !status)
-      return status;
+      NSA_RETURN_IF_ERROR(openOwnFolder(std::getenv("NSA_KERNEL_CACHE"),
+                                        "the folder in NSA_KERNEL_CACHE,"));
+    NSA_RETURN_IF_ERROR(
+        writeFileAtomically(file,
+                            known.kernel + " " + chip.name.str() + " " +
+                                std::to_string(known.number) + "\n",
+                            /*isOwn=*/true));
   }
   return Status();
 }

@@ -259,8 +259,7 @@ static std::string scalarText(fy_node *node) {
 Status Reader::readField(const std::string &section, fy_node *key,
                          fy_node *value, RunConfig &config) {
   for (fy_node *node : {key, value})
-    if (Status status = checkPlain(node, position(key)); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(checkPlain(node, position(key)));
   std::string keyText = scalarText(key);
   const ConfigField *field = findField(section, keyText);
   if (!field)
@@ -280,8 +279,7 @@ Status Reader::readField(const std::string &section, fy_node *key,
 
 Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
   for (fy_node *node : {key, value})
-    if (Status status = checkPlain(node, position(key)); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(checkPlain(node, position(key)));
   std::string section = scalarText(key);
   if (section == "stages")
     return readStages(key, value);
@@ -299,18 +297,15 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
     fy_node *field = fy_node_pair_key(pair);
     if (!field || !fy_node_is_scalar(field))
       return at(position(key), "a key must be a plain word");
-    if (Status status =
-            readField(section, field, fy_node_pair_value(pair), config);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        readField(section, field, fy_node_pair_value(pair), config));
   }
   return {};
 }
 
 /// One mapping of the list of stages.
 Status Reader::readStage(fy_node *stage, Position otherwise) {
-  if (Status status = checkPlain(stage, otherwise); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkPlain(stage, otherwise));
   std::string name = "stage " + std::to_string(stages.size() + 1);
   if (!stage || !fy_node_is_mapping(stage))
     return at(otherwise, name + " must be a mapping of keys to values");
@@ -324,8 +319,7 @@ Status Reader::readStage(fy_node *stage, Position otherwise) {
     if (!key || !fy_node_is_scalar(key))
       return at(otherwise, "a key must be a plain word");
     for (fy_node *node : {key, value})
-      if (Status status = checkPlain(node, position(key)); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(checkPlain(node, position(key)));
     std::string keyText = scalarText(key);
     auto found = std::find(names.begin(), names.end(), keyText);
     if (found == names.end())
@@ -367,8 +361,7 @@ Status Reader::readStages(fy_node *key, fy_node *value) {
                   " are supported");
   void *iterator = nullptr;
   while (fy_node *stage = fy_node_sequence_iterate(value, &iterator))
-    if (Status status = readStage(stage, position(key)); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(readStage(stage, position(key)));
   return {};
 }
 
@@ -470,10 +463,8 @@ Status Reader::checkDocuments() const {
 }
 
 Status Reader::read(RunConfig &config) {
-  if (Status status = checkText(); !status)
-    return status;
-  if (Status status = checkDocuments(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkText());
+  NSA_RETURN_IF_ERROR(checkDocuments());
   fy_diag_cfg diagConfig;
   fy_diag_cfg_default(&diagConfig);
   diagConfig.fp = nullptr;
@@ -495,8 +486,7 @@ Status Reader::read(RunConfig &config) {
     return at({1, 1}, "a configuration is a mapping of sections");
   }
   fy_node *root = fy_document_root(document.get());
-  if (Status status = checkPlain(root, {1, 1}); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkPlain(root, {1, 1}));
   if (!root || !fy_node_is_mapping(root))
     return at({1, 1}, "a configuration is a mapping of sections");
   void *iterator = nullptr;
@@ -504,9 +494,7 @@ Status Reader::read(RunConfig &config) {
     fy_node *key = fy_node_pair_key(pair);
     if (!key || !fy_node_is_scalar(key))
       return at({1, 1}, "a section must be a plain word");
-    if (Status status = readSection(key, fy_node_pair_value(pair), config);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(readSection(key, fy_node_pair_value(pair), config));
   }
   return {};
 }
@@ -573,12 +561,10 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
                                    const std::vector<std::string> &overrides) {
   RunConfig config;
   Reader reader(text, name);
-  if (Status status = reader.read(config); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(reader.read(config));
   bool follows = followsBatches(config);
   for (const std::string &override : overrides)
-    if (Status status = applyOverride(override, config); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(applyOverride(override, config));
   auto isOverridden = [&](const std::string &path) {
     auto sets = [&](const std::string &text) {
       return text.compare(0, path.size() + 1, path + "=") == 0;
@@ -588,9 +574,7 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
   auto isGiven = [&](const std::string &path) {
     return reader.isGiven(path) || isOverridden(path);
   };
-  if (Status status = reader.fillStages(config, isGiven("train.steps"));
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(reader.fillStages(config, isGiven("train.steps")));
   // What followed in the file follows where a later level changes the batch.
   if (follows && !isOverridden("train.accumulate_grad_batches") &&
       !followsBatches(config))
@@ -615,8 +599,6 @@ Result<std::string> nsa::readConfigText(const std::string &path) {
 
 Result<RunConfig> nsa::loadConfig(const std::string &path,
                                   const std::vector<std::string> &overrides) {
-  Result<std::string> text = readConfigText(path);
-  if (!text)
-    return text.takeError();
-  return parseConfig(*text, path, overrides);
+  NSA_ASSIGN_OR_RETURN(std::string text, readConfigText(path));
+  return parseConfig(text, path, overrides);
 }

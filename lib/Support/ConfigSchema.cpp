@@ -151,18 +151,15 @@ private:
 
 Status ConflictFinder::checkModel() const {
   const ModelConfig &m = config.model;
-  if (Status status = checkDivides("model.n_kv_groups", m.nKvGroups,
-                                   "model.n_heads", m.nHeads);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkDivides("model.n_kv_groups", m.nKvGroups,
+                                   "model.n_heads", m.nHeads));
   if (m.ropeBase != 0 && m.ropeBase < 1)
     return conflict("model.rope_base", name("model.rope_base", m.ropeBase) +
                                            " must be 0 or at least 1");
   if (m.ropeBase != 0 && m.dK % 2 != 0)
     return conflict("model.d_k", name("model.d_k", m.dK) +
                                      " must be even for the rotary embedding");
-  if (Status status = checkRope(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkRope());
   if (m.qkNormJoint && !m.qkNorm)
     return conflict("model.qk_norm_joint",
                     name("model.qk_norm_joint", m.qkNormJoint) +
@@ -212,8 +209,7 @@ Status ConflictFinder::checkRope() const {
     return hasNoEffect(window, m.windowRopeBase, "model.rope_base", m.ropeBase);
   if (m.ropeDim % 2 != 0)
     return conflict(dim, name(dim, m.ropeDim) + " must be even");
-  if (Status status = checkAtMost(dim, m.ropeDim, "model.d_k", m.dK); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkAtMost(dim, m.ropeDim, "model.d_k", m.dK));
   if (m.ropeScaling == "none" && m.ropeFactor != 1)
     return hasNoEffect("model.rope_factor", m.ropeFactor, scaling,
                        m.ropeScaling);
@@ -249,12 +245,9 @@ Status ConflictFinder::checkRope() const {
 
 Status ConflictFinder::checkNsa() const {
   const NsaConfig &n = config.nsa;
-  if (Status status = checkDivides("nsa.d", n.d, "nsa.l", n.l); !status)
-    return status;
-  if (Status status = checkDivides("nsa.d", n.d, "nsa.l_sel", n.lSel); !status)
-    return status;
-  if (Status status = checkAtMost("nsa.l", n.l, "nsa.l_sel", n.lSel); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkDivides("nsa.d", n.d, "nsa.l", n.l));
+  NSA_RETURN_IF_ERROR(checkDivides("nsa.d", n.d, "nsa.l_sel", n.lSel));
+  NSA_RETURN_IF_ERROR(checkAtMost("nsa.l", n.l, "nsa.l_sel", n.lSel));
   if (n.phiPos && n.phi == "mean")
     return conflict("nsa.phi_pos", name("nsa.phi_pos", n.phiPos) +
                                        " has no effect with " +
@@ -264,10 +257,8 @@ Status ConflictFinder::checkNsa() const {
 
 Status ConflictFinder::checkTrain() const {
   const TrainConfig &t = config.train;
-  if (Status status = checkDivides("train.micro_batch", t.microBatch,
-                                   "train.batch_size", t.batchSize);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkDivides("train.micro_batch", t.microBatch,
+                                   "train.batch_size", t.batchSize));
   int64_t passes = t.batchSize / t.microBatch;
   if (t.accumulateGradBatches != 0 && t.accumulateGradBatches != passes)
     return conflict(
@@ -281,10 +272,8 @@ Status ConflictFinder::checkTrain() const {
                      " of a longer schedule, leave steps as they are and run "
                      "nsa-train --stop-after " +
                      steps;
-  if (Status status = checkAtMost("train.warmup_steps", t.warmupSteps,
-                                  "train.steps", t.steps, hint);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkAtMost("train.warmup_steps", t.warmupSteps,
+                                  "train.steps", t.steps, hint));
   if (t.optimizer == "lion" && t.adamEps != TrainConfig().adamEps)
     return conflict("train.adam_eps", name("train.adam_eps", t.adamEps) +
                                           " has no effect with " +
@@ -308,14 +297,12 @@ static Status checkOneStage(const RunConfig &config, const KeyFilter &isGiven) {
   ConflictFinder finder(config, isGiven);
   for (auto check : {&ConflictFinder::checkModel, &ConflictFinder::checkNsa,
                      &ConflictFinder::checkTrain})
-    if (Status status = (finder.*check)(); !status)
-      return status;
+    NSA_RETURN_IF_ERROR((finder.*check)());
   return {};
 }
 
 Status nsa::validateConfig(const RunConfig &config, const KeyFilter &isGiven) {
-  if (Status status = checkOneStage(config, isGiven); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkOneStage(config, isGiven));
   for (size_t stage = 1; stage < config.stages.size(); ++stage)
     if (Status status = checkOneStage(withStage(config, stage), {}); !status)
       return Error{"stages: stage " + std::to_string(stage + 1) + ": " +

@@ -109,16 +109,13 @@ Result<EventFile> EventFile::create(const std::string &folder, double wallTime,
   std::string path = folder + "/events.out.tfevents." +
                      std::to_string(static_cast<int64_t>(wallTime)) + "." +
                      host + "." + std::to_string(::getpid());
-  Result<RecordFile> opened = RecordFile::open(path);
-  if (!opened)
-    return opened.takeError();
-  EventFile file(std::move(*opened));
+  NSA_ASSIGN_OR_RETURN(RecordFile opened, RecordFile::open(path));
+  EventFile file(std::move(opened));
   std::string start = eventRecord(event(wallTime, 0, 3, "brain.Event:2"));
   // SessionLog.status = START (1).
   if (firstStep > 1)
     start += eventRecord(event(wallTime, firstStep, 7, integer(1, 1)));
-  if (Status status = file.file.write(start); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.file.write(start));
   return file;
 }
 

@@ -105,9 +105,7 @@ static Result<std::string> readAll(const Descriptor &file,
   char buffer[1 << 16];
   while (true) {
     if (!isRegular)
-      if (Status status = waitForInput(file.fd, path, mostMilliseconds);
-          !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(waitForInput(file.fd, path, mostMilliseconds));
     ssize_t got = ::read(file.fd, buffer, sizeof buffer);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
@@ -151,8 +149,7 @@ static Status checkOwn(const struct stat &info, const std::string &path,
 Status openOwnFolder(const std::string &path, const std::string &what) {
   std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (!parent.empty())
-    if (Status status = createFolders(parent); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(createFolders(parent));
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
     return systemError("cannot create folder", path);
   struct stat info;
@@ -172,8 +169,7 @@ Result<std::string> readOwnFile(const std::string &path, uint64_t mostBytes) {
     return systemError("cannot inspect", path);
   if (!S_ISREG(info.st_mode))
     return Error{"'" + path + "' is not a regular file"};
-  if (Status status = checkOwn(info, path, "the file"); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkOwn(info, path, "the file"));
   return readAll(file, info, path, mostBytes, mostReadMilliseconds);
 }
 
@@ -196,16 +192,14 @@ static bool isDevice(const std::string &path) {
 /// Writes a new file that nobody else may read before it is complete.
 static Status writeNewFile(const std::string &path, std::string_view contents,
                            bool isOwn) {
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
-  Status status = file->restrictToOwner();
+  NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
+  Status status = file.restrictToOwner();
   if (status)
-    status = file->write(contents);
+    status = file.write(contents);
   if (status && !isOwn)
-    status = file->restoreMode();
+    status = file.restoreMode();
   if (status)
-    status = file->finish();
+    status = file.finish();
   if (!status)
     ::unlink(path.c_str());
   return status;
@@ -217,13 +211,10 @@ Status writeFileAtomically(const std::string &path, std::string_view contents,
     Result<OutputFile> device = OutputFile::openDevice(path);
     return device ? device->write(contents) : device.takeError();
   }
-  Result<std::string> suffix = randomHex(8);
-  if (!suffix)
-    return suffix.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string suffix, randomHex(8));
   std::string temporary =
-      path + ".tmp." + std::to_string(::getpid()) + "." + *suffix;
-  if (Status status = writeNewFile(temporary, contents, isOwn); !status)
-    return status;
+      path + ".tmp." + std::to_string(::getpid()) + "." + suffix;
+  NSA_RETURN_IF_ERROR(writeNewFile(temporary, contents, isOwn));
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     Error error = systemError("cannot replace", path);
     ::unlink(temporary.c_str());
@@ -451,8 +442,7 @@ Result<FileLock> FileLock::lock(const std::string &path, const OnHeld &onHeld) {
     return systemError("cannot open", path);
   for (int operation = LOCK_EX | LOCK_NB; ::flock(file.fd, operation) != 0;) {
     if (errno == EWOULDBLOCK) {
-      if (Status status = onHeld(findHolder(file.fd)); !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(onHeld(findHolder(file.fd)));
       operation = LOCK_EX;
     } else if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP) {
       return FileLock(-1);

@@ -38,16 +38,13 @@ void StreamHash::update(const void *data, size_t size) {
 uint64_t StreamHash::digest() const { return XXH3_64bits_digest(&state->xxh); }
 
 Result<uint64_t> hashFile(const std::string &path) {
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   std::vector<char> buffer(
-      size_t(std::min<uint64_t>(file->size(), hashChunkBytes)));
+      size_t(std::min<uint64_t>(file.size(), hashChunkBytes)));
   StreamHash hash;
-  for (uint64_t at = 0; at < file->size(); at += buffer.size()) {
-    size_t size = size_t(std::min<uint64_t>(buffer.size(), file->size() - at));
-    if (Status status = file->readAt(at, buffer.data(), size); !status)
-      return Error{status.message()};
+  for (uint64_t at = 0; at < file.size(); at += buffer.size()) {
+    size_t size = size_t(std::min<uint64_t>(buffer.size(), file.size() - at));
+    NSA_RETURN_IF_ERROR(file.readAt(at, buffer.data(), size));
     hash.update(buffer.data(), size);
   }
   return hash.digest();

@@ -50,20 +50,16 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
     if (!isLast)
       list.remove_prefix(comma + 1);
     int64_t count = otherwise, window = config.nsa.w;
-    if (Status status =
-            takeNumber(kind, '*', "the count of layers", 1000, count);
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(
+        takeNumber(kind, '*', "the count of layers", 1000, count));
     constexpr std::string_view suffix = "/nope";
     bool isRotated = kind.size() < suffix.size() ||
                      kind.substr(kind.size() - suffix.size()) != suffix;
     if (!isRotated)
       kind = trim(kind.substr(0, kind.size() - suffix.size()));
     bool hasWidth = kind.find(':') != std::string_view::npos;
-    if (Status status =
-            takeNumber(kind, ':', "the width of a window", INT_MAX, window);
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(
+        takeNumber(kind, ':', "the width of a window", INT_MAX, window));
     if ((kind != "nsa" && kind != "dense" && kind != "window") ||
         (hasWidth && kind != "window"))
       return Error{"unknown kind '" + std::string(kind) +

@@ -176,8 +176,7 @@ Status HeaderParser::parse(NpyArray &array) {
     std::optional<std::string> key = parseString();
     if (!key || !accept(':'))
       return Error{"the header is not a dictionary of strings"};
-    if (Status status = parseValue(*key, array); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(parseValue(*key, array));
     if (!accept(',') && (rest.empty() || rest[0] != '}'))
       return Error{"the header's dictionary does not end"};
   }
@@ -226,8 +225,7 @@ static Result<uint64_t> parsePreamble(std::string_view contents, uint64_t size,
     return Error{"a header of " + std::to_string(length) + " bytes, " +
                  std::to_string(mostHeaderBytes - prefix) + " are allowed"};
   HeaderParser parser(contents.substr(prefix, length));
-  if (Status status = parser.parse(array); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(parser.parse(array));
   std::optional<uint64_t> bytes = arrayBytes(array);
   uint64_t present = size - prefix - length;
   if (!bytes || *bytes != present)
@@ -240,10 +238,9 @@ static Result<uint64_t> parsePreamble(std::string_view contents, uint64_t size,
 
 Result<NpyArray> nsa::parseNpy(std::string_view contents) {
   NpyArray array;
-  Result<uint64_t> begin = parsePreamble(contents, contents.size(), array);
-  if (!begin)
-    return begin.takeError();
-  array.data = std::string(contents.substr(*begin));
+  NSA_ASSIGN_OR_RETURN(uint64_t begin,
+                       parsePreamble(contents, contents.size(), array));
+  array.data = std::string(contents.substr(begin));
   return array;
 }
 
@@ -251,8 +248,7 @@ Result<NpyArray> nsa::parseNpy(std::string_view contents) {
 /// it.
 static Result<NpyArray> readArray(const InputFile &file) {
   std::string head(size_t(std::min(file.size(), mostHeaderBytes)), '\0');
-  if (Status status = file.readAt(0, head.data(), head.size()); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.readAt(0, head.data(), head.size()));
   NpyArray array;
   Result<uint64_t> begin = parsePreamble(head, file.size(), array);
   if (!begin)
@@ -269,10 +265,8 @@ Result<NpyArray> nsa::readNpy(const std::string &path) {
   if (Result<InputFile> file = InputFile::open(path))
     return readArray(*file);
   // A pipe, or what cannot be opened.
-  Result<std::string> contents = readFile(path, mostPipedBytes);
-  if (!contents)
-    return contents.takeError();
-  Result<NpyArray> array = parseNpy(*contents);
+  NSA_ASSIGN_OR_RETURN(std::string contents, readFile(path, mostPipedBytes));
+  Result<NpyArray> array = parseNpy(contents);
   if (!array)
     return Error{path + ": " + array.message()};
   return array;

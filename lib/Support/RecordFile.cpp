@@ -5,10 +5,8 @@
 namespace nsa {
 
 Result<RecordFile> RecordFile::open(const std::string &path) {
-  Result<OutputFile> file = OutputFile::append(path);
-  if (!file)
-    return file.takeError();
-  return RecordFile(std::move(*file), path);
+  NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::append(path));
+  return RecordFile(std::move(file), path);
 }
 
 Status RecordFile::write(std::string_view record) {

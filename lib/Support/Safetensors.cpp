@@ -91,18 +91,13 @@ Status writeSafetensors(const std::string &path,
   }
   std::string text = header.dump();
   text.append((64 - (sizeof(uint64_t) + text.size()) % 64) % 64, ' ');
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   uint64_t length = text.size();
-  if (Status status = file->write(&length, sizeof length); !status)
-    return status;
-  if (Status status = file->write(text); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(file.write(&length, sizeof length));
+  NSA_RETURN_IF_ERROR(file.write(text));
   for (const SafeTensor &tensor : tensors)
-    if (Status status = file->write(tensor.data, tensor.bytes); !status)
-      return status;
-  return file->finish();
+    NSA_RETURN_IF_ERROR(file.write(tensor.data, tensor.bytes));
+  return file.finish();
 }
 
 //===----------------------------------------------------------------------===//
@@ -237,28 +232,22 @@ Result<SafetensorsFile> SafetensorsFile::parse(const uint8_t *data, size_t size,
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
-  Result<InputFile> opened = InputFile::open(path);
-  if (!opened)
-    return opened.takeError();
-  uint64_t headerBytes = 0, size = opened->size();
+  NSA_ASSIGN_OR_RETURN(InputFile opened, InputFile::open(path));
+  uint64_t headerBytes = 0, size = opened.size();
   if (size < sizeof headerBytes)
     return notSafetensors(path, std::to_string(size) + " bytes");
-  if (Status status = opened->readAt(0, &headerBytes, sizeof headerBytes);
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(opened.readAt(0, &headerBytes, sizeof headerBytes));
   if (Status status = checkHeaderBytes(headerBytes, size); !status)
     return notSafetensors(path, status.message());
   std::string text(size_t(headerBytes), '\0');
-  if (Status status =
-          opened->readAt(sizeof headerBytes, text.data(), text.size());
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(
+      opened.readAt(sizeof headerBytes, text.data(), text.size()));
   SafetensorsFile result;
   if (Status status = result.readHeader(
           text.data(), headerBytes, size - sizeof headerBytes - headerBytes);
       !status)
     return notSafetensors(path, status.message());
-  result.file = std::move(*opened);
+  result.file = std::move(opened);
   return result;
 }
 
@@ -271,8 +260,7 @@ Result<std::string> SafetensorsFile::findNonFinite() const {
   std::vector<char> bytes;
   for (SafeTensor tensor : list) {
     bytes.resize(tensor.bytes);
-    if (Status status = read(tensor, bytes.data()); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(read(tensor, bytes.data()));
     tensor.data = bytes.data();
     if (std::string found = nsa::findNonFinite(tensor); !found.empty())
       return "'" + tensor.name + "'" + found;

@@ -56,24 +56,24 @@ static std::string symbolPrefix(const std::string &path) {
 
 Result<Blas> Blas::open(const std::string &library) {
   CoreChoice choice;
-  Result<SharedLibrary> opened = SharedLibrary::open(
-      "OpenBLAS", library,
-      {"libopenblas.so.0", "libopenblas.so", "libscipy_openblas.so"},
-      "the package libopenblas0 of Debian and scipy-openblas32 of PyPI");
-  if (!opened)
-    return opened.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      SharedLibrary opened,
+      SharedLibrary::open(
+          "OpenBLAS", library,
+          {"libopenblas.so.0", "libopenblas.so", "libscipy_openblas.so"},
+          "the package libopenblas0 of Debian and scipy-openblas32 of PyPI"));
   Blas blas;
   void (*setThreads)(int) = nullptr;
-  blas.opened = opened->path;
+  blas.opened = opened.path;
   std::string prefix = symbolPrefix(blas.opened);
-  opened->find(blas.sgemm, (prefix + "cblas_sgemm").c_str());
-  opened->find(setThreads, (prefix + "openblas_set_num_threads").c_str());
-  if (!opened->missing.empty())
+  opened.find(blas.sgemm, (prefix + "cblas_sgemm").c_str());
+  opened.find(setThreads, (prefix + "openblas_set_num_threads").c_str());
+  if (!opened.missing.empty())
     return Error{"'" + blas.opened + "' is not OpenBLAS: it has no symbol " +
-                 opened->missing};
+                 opened.missing};
   setThreads(1);
   char *(*getCore)() = nullptr;
-  opened->find(getCore, (prefix + "openblas_get_corename").c_str());
+  opened.find(getCore, (prefix + "openblas_get_corename").c_str());
   if (getCore)
     blas.coreName = getCore();
   if (getCore && blas.coreName != choice.name())

@@ -122,16 +122,13 @@ Status nsa::checkProcessor(const artifact::Artifact &root,
 }
 
 Status CPUExecutable::load() {
-  if (Status status = checkProcessor(source.root(), hostCPUFlags()); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkProcessor(source.root(), hostCPUFlags()));
   int size = options.communicator ? options.communicator->size() : 1;
-  if (Status status = checkRanks(source.root(), size); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkRanks(source.root(), size));
   for (auto step :
        {&CPUExecutable::allocateSegments, &CPUExecutable::loadKernels,
         &CPUExecutable::loadBlas, &CPUExecutable::startThreads})
-    if (Status status = (this->*step)(); !status)
-      return status;
+    NSA_RETURN_IF_ERROR((this->*step)());
   for (const artifact::Entry *entry : *source->entries())
     entries.push_back(resolve(*entry));
   return {};
@@ -143,10 +140,9 @@ Status CPUExecutable::allocateSegments() {
     return {};
   }
   for (const artifact::Segment *segment : *source->segments()) {
-    Result<PageMemory> memory = PageMemory::allocate(segment->size());
-    if (!memory)
-      return memory.takeError();
-    segments.push_back(std::move(*memory));
+    NSA_ASSIGN_OR_RETURN(PageMemory memory,
+                         PageMemory::allocate(segment->size()));
+    segments.push_back(std::move(memory));
   }
   return {};
 }
@@ -161,11 +157,8 @@ Status CPUExecutable::loadKernels() {
   if (!found)
     return Error{std::string("has no binary of the format ") +
                  artifact::elfFormat};
-  Result<KernelLibrary> loaded =
-      KernelLibrary::load(found->data()->data(), found->data()->size());
-  if (!loaded)
-    return loaded.takeError();
-  library = std::move(*loaded);
+  NSA_ASSIGN_OR_RETURN(library, KernelLibrary::load(found->data()->data(),
+                                                    found->data()->size()));
   for (const artifact::Kernel *kernel : *source->kernels()) {
     kernels.push_back(library.find(kernel->symbol()->str()));
     if (!kernels.back())
@@ -180,10 +173,7 @@ Status CPUExecutable::loadBlas() {
   for (const artifact::Entry *entry : *source->entries())
     for (const artifact::Command *command : *entry->commands())
       if (command->action_as_Gemm() && !blas) {
-        Result<Blas> opened = Blas::open(options.blasLibrary);
-        if (!opened)
-          return opened.takeError();
-        blas = std::move(*opened);
+        NSA_ASSIGN_OR_RETURN(blas, Blas::open(options.blasLibrary));
       }
   if (blas && !blas->missedCore().empty() && !options.allowSlowGemm)
     return Error{
@@ -200,11 +190,7 @@ Status CPUExecutable::startThreads() {
                  " threads; 1 to " + std::to_string(most) +
                  " are possible, and 0 takes one per processor"};
   int count = options.threads ? options.threads : availableProcessors();
-  Result<std::unique_ptr<ThreadPool>> started =
-      ThreadPool::create(std::min(count, most));
-  if (!started)
-    return started.takeError();
-  pool = std::move(*started);
+  NSA_ASSIGN_OR_RETURN(pool, ThreadPool::create(std::min(count, most)));
   if (!blas)
     return {};
   // OpenBLAS allocates a buffer for every thread that calls it first.
@@ -333,10 +319,8 @@ Status CPUExecutable::bind(unsigned index, const Bindings &bindings) {
     return {};
   const artifact::Entry &described = *source->entries()->Get(index);
   if (!entry.bindings.coversSame(bindings))
-    if (Status status =
-            bindings.check(source.root(), described, options.externalMemory);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        bindings.check(source.root(), described, options.externalMemory));
   entry.bindings = bindings;
   bound = &entry.bindings;
   ReadyEntry ready = resolve(described);
@@ -423,7 +407,6 @@ Result<std::unique_ptr<Executable>>
 nsa::createCPUExecutable(const Artifact &artifact,
                          const RuntimeOptions &options) {
   auto executable = std::make_unique<CPUExecutable>(artifact, options);
-  if (Status status = executable->load(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(executable->load());
   return std::unique_ptr<Executable>(std::move(executable));
 }

@@ -48,9 +48,7 @@ static Status checkElf(const uint8_t *data, size_t size) {
 }
 
 Result<KernelLibrary> KernelLibrary::load(const void *data, size_t size) {
-  if (Status status = checkElf(static_cast<const uint8_t *>(data), size);
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkElf(static_cast<const uint8_t *>(data), size));
   KernelLibrary library;
   library.fd = ::memfd_create("nsa-kernels", MFD_CLOEXEC);
   if (library.fd < 0)

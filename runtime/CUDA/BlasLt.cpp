@@ -79,35 +79,32 @@ BlasLt::~BlasLt() {
 //===----------------------------------------------------------------------===//
 
 Result<std::unique_ptr<BlasLt>> BlasLt::open(const std::string &library) {
-  Result<SharedLibrary> opened = SharedLibrary::open(
-      "cuBLASLt", library,
-      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-      "the CUDA toolkit and nvidia-cublas of PyPI");
-  if (!opened)
-    return opened.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      SharedLibrary opened,
+      SharedLibrary::open(
+          "cuBLASLt", library,
+          {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+          "the CUDA toolkit and nvidia-cublas of PyPI"));
   std::unique_ptr<BlasLt> blas(new BlasLt);
   Functions &f = *blas->functions;
-  opened->find(f.GetVersion, "cublasLtGetVersion");
-  opened->find(f.Create, "cublasLtCreate");
-  opened->find(f.Destroy, "cublasLtDestroy");
-  opened->find(f.MatmulDescCreate, "cublasLtMatmulDescCreate");
-  opened->find(f.MatmulDescDestroy, "cublasLtMatmulDescDestroy");
-  opened->find(f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute");
-  opened->find(f.LayoutCreate, "cublasLtMatrixLayoutCreate");
-  opened->find(f.LayoutDestroy, "cublasLtMatrixLayoutDestroy");
-  opened->find(f.LayoutSetAttribute, "cublasLtMatrixLayoutSetAttribute");
-  opened->find(f.PreferenceCreate, "cublasLtMatmulPreferenceCreate");
-  opened->find(f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
-  opened->find(f.PreferenceSetAttribute,
-               "cublasLtMatmulPreferenceSetAttribute");
-  opened->find(f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
-  opened->find(f.Matmul, "cublasLtMatmul");
-  if (!opened->missing.empty())
-    return Error{"'" + opened->path + "' is not cuBLASLt: it has no symbol " +
-                 opened->missing};
-  if (Status status = blas->check(f.Create(&blas->handle), "cublasLtCreate");
-      !status)
-    return Error{status.message()};
+  opened.find(f.GetVersion, "cublasLtGetVersion");
+  opened.find(f.Create, "cublasLtCreate");
+  opened.find(f.Destroy, "cublasLtDestroy");
+  opened.find(f.MatmulDescCreate, "cublasLtMatmulDescCreate");
+  opened.find(f.MatmulDescDestroy, "cublasLtMatmulDescDestroy");
+  opened.find(f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute");
+  opened.find(f.LayoutCreate, "cublasLtMatrixLayoutCreate");
+  opened.find(f.LayoutDestroy, "cublasLtMatrixLayoutDestroy");
+  opened.find(f.LayoutSetAttribute, "cublasLtMatrixLayoutSetAttribute");
+  opened.find(f.PreferenceCreate, "cublasLtMatmulPreferenceCreate");
+  opened.find(f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
+  opened.find(f.PreferenceSetAttribute, "cublasLtMatmulPreferenceSetAttribute");
+  opened.find(f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
+  opened.find(f.Matmul, "cublasLtMatmul");
+  if (!opened.missing.empty())
+    return Error{"'" + opened.path + "' is not cuBLASLt: it has no symbol " +
+                 opened.missing};
+  NSA_RETURN_IF_ERROR(blas->check(f.Create(&blas->handle), "cublasLtCreate"));
   blas->name = "cuBLASLt " + std::to_string(f.GetVersion());
   return blas;
 }

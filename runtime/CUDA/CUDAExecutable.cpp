@@ -81,22 +81,16 @@ findForms(const artifact::Artifact &program,
 
 Status CUDAExecutable::load() {
   if (options.checkFinite)
-    if (Status status = canCheckResults(source.root()); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(canCheckResults(source.root()));
   int size = options.ranks ? options.ranks->size() : 1;
-  if (Status status = checkRanks(source.root(), size); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkRanks(source.root(), size));
   std::vector<const artifact::Binary *> binaries = findCode(source.root());
   if (binaries.empty() && source->kernels()->size() != 0)
     return Error{"has no binary for a GPU"};
-  Result<std::unique_ptr<GPU>> opened =
-      GPU::open(options.device, findForms(source.root(), binaries));
-  if (!opened)
-    return opened.takeError();
-  gpu = std::move(*opened);
+  NSA_ASSIGN_OR_RETURN(
+      gpu, GPU::open(options.device, findForms(source.root(), binaries)));
   memory = std::make_unique<DeviceMemory>(*gpu);
-  if (Status status = memory->allocateEmpty(source.root()); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(memory->allocateEmpty(source.root()));
   if (options.externalMemory)
     memory->leaveToCallers(source.root());
   else if (Status status = memory->allocate(source.root()); !status)
@@ -105,8 +99,7 @@ Status CUDAExecutable::load() {
        {&CUDAExecutable::loadKernels, &CUDAExecutable::loadBlas,
         &CUDAExecutable::openReductions, &CUDAExecutable::resolveEntries,
         &CUDAExecutable::connectRanks})
-    if (Status status = (this->*step)(); !status)
-      return status;
+    NSA_RETURN_IF_ERROR((this->*step)());
   return {};
 }
 
@@ -172,11 +165,7 @@ Status CUDAExecutable::loadBlas() {
   for (const artifact::Entry *entry : *source->entries())
     for (const artifact::Command *command : *entry->commands())
       if (command->action_as_Gemm() && !blas) {
-        Result<std::unique_ptr<BlasLt>> opened =
-            BlasLt::open(options.blasLibrary);
-        if (!opened)
-          return opened.takeError();
-        blas = std::move(*opened);
+        NSA_ASSIGN_OR_RETURN(blas, BlasLt::open(options.blasLibrary));
       }
   return {};
 }
@@ -184,11 +173,8 @@ Status CUDAExecutable::loadBlas() {
 Status CUDAExecutable::openReductions() {
   if (!options.ranks || options.ranks->size() == 1)
     return {};
-  Result<std::unique_ptr<Reductions>> opened =
-      Reductions::open(*gpu, *options.ranks, options.ncclLibrary);
-  if (!opened)
-    return opened.takeError();
-  reductions = std::move(*opened);
+  NSA_ASSIGN_OR_RETURN(
+      reductions, Reductions::open(*gpu, *options.ranks, options.ncclLibrary));
   return {};
 }
 

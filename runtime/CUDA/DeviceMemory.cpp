@@ -42,15 +42,11 @@ Status DeviceMemory::allocate(const artifact::Artifact &root) {
     segment.bytes = wanted->size();
     if (segment.bytes == 0)
       continue;
-    if (Status status = allocateZeros(segment.address, segment.bytes); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(allocateZeros(segment.address, segment.bytes));
     if (wanted->kind() == SegmentKind::Arena ||
         wanted->kind() == SegmentKind::Workspace)
       continue;
-    Result<PageMemory> mirror = PageMemory::allocate(segment.bytes);
-    if (!mirror)
-      return mirror.takeError();
-    segment.mirror = std::move(*mirror);
+    NSA_ASSIGN_OR_RETURN(segment.mirror, PageMemory::allocate(segment.bytes));
   }
   return {};
 }
@@ -58,8 +54,7 @@ Status DeviceMemory::allocate(const artifact::Artifact &root) {
 Status DeviceMemory::pin(const artifact::Artifact &root) {
   for (unsigned i = 0; i < segments.size(); ++i)
     if (root.segments()->Get(i)->kind() == SegmentKind::Persistent)
-      if (Status status = pin(i); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(pin(i));
   return {};
 }
 
@@ -90,12 +85,10 @@ Status DeviceMemory::upload(const Slice &slice) const {
   if (slice.size() == 0)
     return {};
   const Driver &driver = gpu.driver();
-  if (Status status =
-          driver.check(driver.MemcpyHtoDAsync(address(slice), mirror(slice),
-                                              slice.size(), gpu.stream()),
-                       "cuMemcpyHtoDAsync");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.MemcpyHtoDAsync(address(slice), mirror(slice),
+                                          slice.size(), gpu.stream()),
+                   "cuMemcpyHtoDAsync"));
   return gpu.wait();
 }
 
@@ -103,11 +96,9 @@ Status DeviceMemory::download(const Slice &slice) const {
   if (slice.size() == 0)
     return {};
   const Driver &driver = gpu.driver();
-  if (Status status =
-          driver.check(driver.MemcpyDtoHAsync(mirror(slice), address(slice),
-                                              slice.size(), gpu.stream()),
-                       "cuMemcpyDtoHAsync");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.MemcpyDtoHAsync(mirror(slice), address(slice),
+                                          slice.size(), gpu.stream()),
+                   "cuMemcpyDtoHAsync"));
   return gpu.wait();
 }

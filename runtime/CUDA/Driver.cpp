@@ -64,26 +64,22 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
 
 static Result<const Driver *> openOnce() {
   static Driver driver;
-  Result<SharedLibrary> library =
+  NSA_ASSIGN_OR_RETURN(
+      SharedLibrary library,
       SharedLibrary::open("the CUDA driver", "", {"libcuda.so.1"},
                           "NVIDIA's driver for the GPU, which is in the "
-                          "package libcuda1 of Debian and not on PyPI");
-  if (!library)
-    return library.takeError();
-  findFunctions(driver, *library);
-  if (!library->missing.empty())
-    return Error{"the CUDA driver is too old: it has no " + library->missing};
+                          "package libcuda1 of Debian and not on PyPI"));
+  findFunctions(driver, library);
+  if (!library.missing.empty())
+    return Error{"the CUDA driver is too old: it has no " + library.missing};
   // Only programs with tensor maps need it.
-  library->find(driver.TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  library.find(driver.TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
   // Without it, launches begin one after the other.
-  library->find(driver.LaunchKernelEx, "cuLaunchKernelEx");
-  if (Status status = driver.check(driver.Init(0), "cuInit"); !status)
-    return Error{status.message()};
+  library.find(driver.LaunchKernelEx, "cuLaunchKernelEx");
+  NSA_RETURN_IF_ERROR(driver.check(driver.Init(0), "cuInit"));
   int count = 0;
-  if (Status status =
-          driver.check(driver.DeviceGetCount(&count), "cuDeviceGetCount");
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.DeviceGetCount(&count), "cuDeviceGetCount"));
   if (count == 0)
     return Error{"this machine has no NVIDIA GPU"};
   return &driver;

@@ -14,15 +14,11 @@ using namespace nsa::cuda;
 
 Result<std::unique_ptr<GPU>> GPU::open(int number,
                                        const std::vector<Target> &forms) {
-  Result<const Driver *> opened = Driver::open();
-  if (!opened)
-    return opened.takeError();
+  NSA_ASSIGN_OR_RETURN(const Driver *opened, Driver::open());
   std::unique_ptr<GPU> gpu(new GPU);
-  gpu->functions = *opened;
-  if (Status status = gpu->choose(number, forms); !status)
-    return Error{status.message()};
-  if (Status status = gpu->start(); !status)
-    return Error{status.message()};
+  gpu->functions = opened;
+  NSA_RETURN_IF_ERROR(gpu->choose(number, forms));
+  NSA_RETURN_IF_ERROR(gpu->start());
   return gpu;
 }
 
@@ -85,71 +81,59 @@ Result<GPU::Target> GPU::findTarget(int number) {
   Result<const Driver *> opened = Driver::open();
   if (!opened)
     return opened.takeError();
-  Result<Description> found = describe(**opened, number);
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(Description found, describe(**opened, number));
   std::string known;
   for (bool isText : {false, true})
     // From the newest on.
     for (size_t i = std::size(artifact::gpuTargets); i-- > 0;)
       if (Target target{std::string(artifact::gpuTargets[i]), isText};
-          canRun(target, found->major, found->minor))
+          canRun(target, found.major, found.minor))
         return target;
   for (std::string_view target : artifact::gpuTargets)
     known += (known.empty() ? "" : ", ") + std::string(target);
-  return Error{found->capability() + ", artefacts are for " + known};
+  return Error{found.capability() + ", artefacts are for " + known};
 }
 
 Result<uint64_t> GPU::memory(int number) {
   Result<const Driver *> opened = Driver::open();
   if (!opened)
     return opened.takeError();
-  Result<Description> found = describe(**opened, number);
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(Description found, describe(**opened, number));
   size_t bytes = 0;
-  if (Status status = (*opened)->check(
-          (*opened)->DeviceTotalMem(&bytes, found->device), "cuDeviceTotalMem");
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR((*opened)->check(
+      (*opened)->DeviceTotalMem(&bytes, found.device), "cuDeviceTotalMem"));
   return uint64_t(bytes);
 }
 
 Status GPU::choose(int number, const std::vector<Target> &forms) {
-  Result<Description> found = describe(*functions, number);
-  if (!found)
-    return Error{found.message()};
+  NSA_ASSIGN_OR_RETURN(Description found, describe(*functions, number));
   int version = 0;
   functions->DriverGetVersion(&version);
-  device = found->device;
-  text = found->name + ", CUDA " + std::to_string(version / 1000) + "." +
+  device = found.device;
+  text = found.name + ", CUDA " + std::to_string(version / 1000) + "." +
          std::to_string(version % 1000 / 10);
   bool hasText = false;
   for (const Target &form : forms) {
     hasText |= form.isText;
-    if (canRun(form, found->major, found->minor)) {
+    if (canRun(form, found.major, found.minor)) {
       chosen = form;
       return {};
     }
   }
   // Of an older target, PTX would have done.
   bool isOlder =
-      canRun({forms.front().name, /*isText=*/true}, found->major, found->minor);
+      canRun({forms.front().name, /*isText=*/true}, found.major, found.minor);
   return Error{"is for the target " + quote(forms.front().name) +
                (isOlder && !hasText ? ", without PTX for later GPUs" : "") +
-               "; " + found->capability()};
+               "; " + found.capability()};
 }
 
 Status GPU::start() {
-  if (Status status =
-          functions->check(functions->DevicePrimaryCtxRetain(&context, device),
-                           "cuDevicePrimaryCtxRetain");
-      !status)
-    return status;
-  if (Status status = functions->check(functions->CtxSetCurrent(context),
-                                       "cuCtxSetCurrent");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      functions->check(functions->DevicePrimaryCtxRetain(&context, device),
+                       "cuDevicePrimaryCtxRetain"));
+  NSA_RETURN_IF_ERROR(
+      functions->check(functions->CtxSetCurrent(context), "cuCtxSetCurrent"));
   Status status = functions->check(
       functions->StreamCreate(&commands, kNonBlocking), "cuStreamCreate");
   freeAtStart = freeBytes();

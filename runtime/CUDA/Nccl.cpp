@@ -43,30 +43,28 @@ Nccl::~Nccl() {
 }
 
 Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
-  Result<SharedLibrary> opened = SharedLibrary::open(
-      "NCCL", library, {"libnccl.so.2", "libnccl.so"},
-      "the package libnccl2 of NVIDIA and nvidia-nccl-cu13 of PyPI");
-  if (!opened)
-    return opened.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      SharedLibrary opened,
+      SharedLibrary::open(
+          "NCCL", library, {"libnccl.so.2", "libnccl.so"},
+          "the package libnccl2 of NVIDIA and nvidia-nccl-cu13 of PyPI"));
   std::unique_ptr<Nccl> nccl(new Nccl);
   Functions &f = *nccl->functions;
-  opened->find(f.GetVersion, "ncclGetVersion");
-  opened->find(f.GetUniqueId, "ncclGetUniqueId");
-  opened->find(f.CommInitRank, "ncclCommInitRank");
-  opened->find(f.CommDestroy, "ncclCommDestroy");
-  opened->find(f.CommGetAsyncError, "ncclCommGetAsyncError");
-  opened->find(f.GetErrorString, "ncclGetErrorString");
-  opened->find(f.GetLastError, "ncclGetLastError");
-  opened->find(f.AllReduce, "ncclAllReduce");
-  opened->find(f.ReduceScatter, "ncclReduceScatter");
-  opened->find(f.AllGather, "ncclAllGather");
-  if (!opened->missing.empty())
-    return Error{"'" + opened->path + "' is not NCCL: it has no symbol " +
-                 opened->missing};
+  opened.find(f.GetVersion, "ncclGetVersion");
+  opened.find(f.GetUniqueId, "ncclGetUniqueId");
+  opened.find(f.CommInitRank, "ncclCommInitRank");
+  opened.find(f.CommDestroy, "ncclCommDestroy");
+  opened.find(f.CommGetAsyncError, "ncclCommGetAsyncError");
+  opened.find(f.GetErrorString, "ncclGetErrorString");
+  opened.find(f.GetLastError, "ncclGetLastError");
+  opened.find(f.AllReduce, "ncclAllReduce");
+  opened.find(f.ReduceScatter, "ncclReduceScatter");
+  opened.find(f.AllGather, "ncclAllGather");
+  if (!opened.missing.empty())
+    return Error{"'" + opened.path + "' is not NCCL: it has no symbol " +
+                 opened.missing};
   int version = 0;
-  if (Status status = nccl->check(f.GetVersion(&version), "ncclGetVersion");
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(nccl->check(f.GetVersion(&version), "ncclGetVersion"));
   nccl->name = "NCCL " + std::to_string(version / 10000) + "." +
                std::to_string(version / 100 % 100) + "." +
                std::to_string(version % 100);
@@ -86,9 +84,7 @@ Status Nccl::check(int result, const char *call) const {
 
 Result<std::string> Nccl::makeId() {
   UniqueId id;
-  if (Status status = check(functions->GetUniqueId(&id), "ncclGetUniqueId");
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(check(functions->GetUniqueId(&id), "ncclGetUniqueId"));
   return std::string(id.bytes, sizeof id.bytes);
 }
 
@@ -128,9 +124,7 @@ Status Nccl::run(CollectiveKind kind, DevicePtr data, uint64_t count,
 
 Status Nccl::health() {
   int result = 0;
-  if (Status status = check(functions->CommGetAsyncError(communicator, &result),
-                            "ncclCommGetAsyncError");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(check(functions->CommGetAsyncError(communicator, &result),
+                            "ncclCommGetAsyncError"));
   return check(result, "NCCL");
 }

@@ -41,14 +41,10 @@ Bench::~Bench() {
 Status Bench::prepare() {
   const Driver &driver = gpu.driver();
   for (Event *event : {&begin, &end})
-    if (Status status =
-            driver.check(driver.EventCreate(event, 0), "cuEventCreate");
-        !status)
-      return status;
-  if (Status status =
-          driver.check(driver.MemAlloc(&memory, bytes), "cuMemAlloc");
-      !status)
-    return status;
+    NSA_RETURN_IF_ERROR(
+        driver.check(driver.EventCreate(event, 0), "cuEventCreate"));
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.MemAlloc(&memory, bytes), "cuMemAlloc"));
   return driver.check(driver.MemsetD8Async(memory, 0, bytes, gpu.stream()),
                       "cuMemsetD8Async");
 }
@@ -76,8 +72,7 @@ Result<double> Bench::time(const std::function<Status()> &work) {
               "cuEventElapsedTime");
         }};
     for (const std::function<Status()> &step : steps)
-      if (Status status = step(); !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(step());
     double seconds = double(milliseconds) / 1e3;
     best = round == 0 ? seconds : std::min(best, seconds);
   }
@@ -114,8 +109,7 @@ Result<GPUPeaks> nsa::cuda::measurePeaks(const GPU &gpu,
   if (!blas)
     return blas.takeError();
   Bench bench(gpu);
-  if (Status status = bench.prepare(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(bench.prepare());
   GPUPeaks peaks;
   peaks.name = gpu.description();
   const Driver &driver = gpu.driver();
@@ -131,10 +125,7 @@ Result<GPUPeaks> nsa::cuda::measurePeaks(const GPU &gpu,
   peaks.copy = 2.0 * double(half) / *seconds;
   for (auto [type, speed] : {std::pair(DataType::F32, &peaks.flops),
                              std::pair(DataType::BF16, &peaks.halfFlops)}) {
-    Result<double> measured = measureProduct(gpu, bench, **blas, type);
-    if (!measured)
-      return measured.takeError();
-    *speed = *measured;
+    NSA_ASSIGN_OR_RETURN(*speed, measureProduct(gpu, bench, **blas, type));
   }
   return peaks;
 }

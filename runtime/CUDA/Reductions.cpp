@@ -22,43 +22,32 @@ static constexpr milliseconds leastToConnect{120000};
 Result<std::unique_ptr<Reductions>>
 Reductions::open(const GPU &gpu, ProcessGroup &group,
                  const std::string &library) {
-  Result<std::unique_ptr<Nccl>> nccl = Nccl::open(library);
-  if (!nccl)
-    return nccl.takeError();
-  Result<PinnedMemory> words = PinnedMemory::allocate(gpu, sizeof(Progress));
-  if (!words)
-    return words.takeError();
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Nccl> nccl, Nccl::open(library));
+  NSA_ASSIGN_OR_RETURN(PinnedMemory words,
+                       PinnedMemory::allocate(gpu, sizeof(Progress)));
   std::unique_ptr<Reductions> made(new Reductions(gpu, group));
-  made->nccl = std::move(*nccl);
-  made->words = std::move(*words);
+  made->nccl = std::move(nccl);
+  made->words = std::move(words);
   made->progress = reinterpret_cast<Progress *>(made->words.data());
   made->beginRun(0, 0);
-  if (Status status = made->makeStream(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(made->makeStream());
   return made;
 }
 
 Status Reductions::makeStream() {
-  if (Status status = gpu->driver().check(
-          gpu->driver().StreamCreate(&stream, kNonBlocking), "cuStreamCreate");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(gpu->driver().check(
+      gpu->driver().StreamCreate(&stream, kNonBlocking), "cuStreamCreate"));
   for (Event *event : {&waitBegin, &waitEnd}) {
-    Result<Event> made = makeEvent(/*timed=*/true);
-    if (!made)
-      return made.takeError();
-    *event = *made;
+    NSA_ASSIGN_OR_RETURN(*event, makeEvent(/*timed=*/true));
   }
   return {};
 }
 
 Result<Event> Reductions::makeEvent(bool timed) {
   Event event = nullptr;
-  if (Status status = gpu->driver().check(
-          gpu->driver().EventCreate(&event, timed ? 0 : kNoTiming),
-          "cuEventCreate");
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(gpu->driver().check(
+      gpu->driver().EventCreate(&event, timed ? 0 : kNoTiming),
+      "cuEventCreate"));
   return event;
 }
 
@@ -88,10 +77,8 @@ Result<unsigned> Reductions::add(CollectiveKind kind, DevicePtr data,
   reduction.bytes = bytes;
   reduction.type = type;
   for (Event *event : {&reduction.ready, &reduction.begun, &reduction.done}) {
-    Result<Event> made = makeEvent(measure && event != &reduction.ready);
-    if (!made)
-      return made.takeError();
-    *event = *made;
+    NSA_ASSIGN_OR_RETURN(*event,
+                         makeEvent(measure && event != &reduction.ready));
   }
   return unsigned(reductions.size() - 1);
 }
@@ -106,15 +93,11 @@ Status Reductions::shareNumbers() {
   std::vector<uint32_t> values(reductions.size() + 1);
   std::iota(values.begin(), values.end(), 0);
   uint64_t bytes = values.size() * sizeof(uint32_t);
-  if (Status status =
-          driver.check(driver.MemAlloc(&numbers, bytes), "cuMemAlloc");
-      !status)
-    return status;
-  if (Status status = driver.check(
-          driver.MemcpyHtoDAsync(numbers, values.data(), bytes, gpu->stream()),
-          "cuMemcpyHtoDAsync");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.MemAlloc(&numbers, bytes), "cuMemAlloc"));
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.MemcpyHtoDAsync(numbers, values.data(), bytes, gpu->stream()),
+      "cuMemcpyHtoDAsync"));
   return gpu->wait();
 }
 
@@ -125,14 +108,12 @@ Result<std::string> Reductions::shareId() {
   Result<std::string> id = nccl->makeId();
   if (!id)
     return id;
-  if (Status status = group->set("nccl", *id); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(group->set("nccl", *id));
   return id;
 }
 
 Status Reductions::connect() {
-  if (Status status = shareNumbers(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(shareNumbers());
   Result<std::string> id = shareId();
   if (!id)
     return Error{id.message()};
@@ -177,8 +158,7 @@ Status Reductions::enqueue(const Reduction &reduction) {
 
 Status Reductions::warmUp() {
   for (const Reduction &reduction : reductions)
-    if (Status status = enqueue(reduction); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(enqueue(reduction));
   return gpu->driver().check(gpu->driver().StreamSynchronize(stream),
                              "cuStreamSynchronize");
 }
@@ -199,25 +179,15 @@ Status Reductions::tell(volatile uint32_t &word, uint32_t value) {
 Status Reductions::start(unsigned number) {
   const Driver &driver = gpu->driver();
   const Reduction &reduction = reductions[number];
-  if (Status status = driver.check(
-          driver.EventRecord(reduction.ready, gpu->stream()), "cuEventRecord");
-      !status)
-    return status;
-  if (Status status =
-          driver.check(driver.StreamWaitEvent(stream, reduction.ready, 0),
-                       "cuStreamWaitEvent");
-      !status)
-    return status;
-  if (Status status = tell(progress->begun, number + 1); !status)
-    return status;
-  if (Status status = driver.check(driver.EventRecord(reduction.begun, stream),
-                                   "cuEventRecord");
-      !status)
-    return status;
-  if (Status status = enqueue(reduction); !status)
-    return status;
-  if (Status status = tell(progress->ended, number + 1); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.EventRecord(reduction.ready, gpu->stream()), "cuEventRecord"));
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.StreamWaitEvent(stream, reduction.ready, 0), "cuStreamWaitEvent"));
+  NSA_RETURN_IF_ERROR(tell(progress->begun, number + 1));
+  NSA_RETURN_IF_ERROR(driver.check(driver.EventRecord(reduction.begun, stream),
+                                   "cuEventRecord"));
+  NSA_RETURN_IF_ERROR(enqueue(reduction));
+  NSA_RETURN_IF_ERROR(tell(progress->ended, number + 1));
   return driver.check(driver.EventRecord(reduction.done, stream),
                       "cuEventRecord");
 }
@@ -230,13 +200,10 @@ Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
                         "cuEventRecordWithFlags");
   };
   if (isFirst)
-    if (Status status = mark(waitBegin); !status)
-      return status;
-  if (Status status = driver.check(
-          driver.StreamWaitEvent(gpu->stream(), reductions[number].done, 0),
-          "cuStreamWaitEvent");
-      !status)
-    return status;
+    NSA_RETURN_IF_ERROR(mark(waitBegin));
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.StreamWaitEvent(gpu->stream(), reductions[number].done, 0),
+      "cuStreamWaitEvent"));
   return isLast ? mark(waitEnd) : Status();
 }
 
@@ -336,10 +303,8 @@ Result<std::pair<double, double>> Reductions::measured(unsigned number,
   for (auto [event, milliseconds] :
        {std::pair{reductions[number].begun, &begin},
         std::pair{reductions[number].done, &end}})
-    if (Status status =
-            driver.check(driver.EventElapsedTime(milliseconds, origin, event),
-                         "cuEventElapsedTime");
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(
+        driver.check(driver.EventElapsedTime(milliseconds, origin, event),
+                     "cuEventElapsedTime"));
   return std::pair{double(begin), double(end)};
 }

@@ -30,10 +30,7 @@ Status CUDAExecutable::resolveEntries() {
       for (const std::vector<SelectionInput> &inputs : entry.selections)
         for (const SelectionInput &input : inputs)
           most = std::max(most, input.slice.size());
-    Result<PageMemory> buffer = PageMemory::allocate(most);
-    if (!buffer)
-      return buffer.takeError();
-    checked = std::move(*buffer);
+    NSA_ASSIGN_OR_RETURN(checked, PageMemory::allocate(most));
   }
   return wait();
 }
@@ -100,11 +97,9 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
   ready.nanoseconds.resize(count);
   ready.lastRun.resize(count);
   while (options.profile && ready.events.size() <= count)
-    if (Status status = gpu->driver().check(
-            gpu->driver().EventCreate(&ready.events.emplace_back(), 0),
-            "cuEventCreate");
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(gpu->driver().check(
+        gpu->driver().EventCreate(&ready.events.emplace_back(), 0),
+        "cuEventCreate"));
   if (options.poison)
     ready.poisoned = slicesToPoison(source.root(), entry);
   return options.externalMemory
@@ -239,16 +234,12 @@ Status CUDAExecutable::relocate(const artifact::Entry &entry,
 Status CUDAExecutable::resolveBound(const artifact::Entry &entry,
                                     const Bindings &bindings,
                                     ReadyEntry &ready) {
-  if (Status status =
-          bindings.check(source.root(), entry, options.externalMemory);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      bindings.check(source.root(), entry, options.externalMemory));
   Transfers transfers;
-  if (Status status = prepareTransfers(entry, bindings, transfers); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(prepareTransfers(entry, bindings, transfers));
   // Copies of earlier runs may be on their way.
-  if (Status status = wait(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(wait());
   bound = &bindings;
   Result<std::vector<Command>> commands = rebind(entry, ready);
   bound = &none;
@@ -297,8 +288,7 @@ static Status checkGrid(const artifact::Kernel &kernel) {
 
 Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
-  if (Status status = checkGrid(kernel); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkGrid(kernel));
   LaunchKernel command;
   command.function = kernels[launch.kernel()];
   command.grid = {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()};
@@ -314,10 +304,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
     command.extents.assign(source->extents()->values()->begin(),
                            source->extents()->values()->end());
   command.maps.resize(kernel.tensor_maps() ? kernel.tensor_maps()->size() : 0);
-  if (Status status = encodeTensorMaps(gpu->driver(), kernel, command.arguments,
-                                       command.maps);
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(
+      encodeTensorMaps(gpu->driver(), kernel, command.arguments, command.maps));
   return Command(std::move(command));
 }
 
@@ -366,13 +354,12 @@ CUDAExecutable::resolve(const artifact::CollectiveStart &start) {
   if (!reductions)
     return Command(PassOver{});
   const Slice &slice = *start.memory();
-  Result<unsigned> number =
-      reductions->add(start.kind(), address(slice), slice.size(), start.type(),
-                      options.profile);
-  if (!number)
-    return number.takeError();
-  running.emplace_back(slice, *number);
-  return Command(StartReduction{*number});
+  NSA_ASSIGN_OR_RETURN(unsigned number,
+                       reductions->add(start.kind(), address(slice),
+                                       slice.size(), start.type(),
+                                       options.profile));
+  running.emplace_back(slice, number);
+  return Command(StartReduction{number});
 }
 
 /// The reader has checked that every reduction ends once.

@@ -45,12 +45,10 @@ Status CUDAExecutable::poison(const ReadyEntry &entry) {
   const Driver &driver = gpu->driver();
   for (const Slice &slice : entry.poisoned)
     if (slice.size() != 0)
-      if (Status status =
-              driver.check(driver.MemsetD8Async(address(slice), 0xFF,
-                                                slice.size(), gpu->stream()),
-                           "cuMemsetD8Async");
-          !status)
-        return status;
+      NSA_RETURN_IF_ERROR(
+          driver.check(driver.MemsetD8Async(address(slice), 0xFF, slice.size(),
+                                            gpu->stream()),
+                       "cuMemsetD8Async"));
   return {};
 }
 
@@ -100,12 +98,9 @@ Status CUDAExecutable::issue(const Command &command, Stream stream) {
 /// Copies what is in a slice to the host's memory.
 Status CUDAExecutable::download(const Slice &slice, void *data) {
   const Driver &driver = gpu->driver();
-  if (Status status =
-          driver.check(driver.MemcpyDtoHAsync(data, address(slice),
-                                              slice.size(), gpu->stream()),
-                       "cuMemcpyDtoHAsync");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.MemcpyDtoHAsync(data, address(slice), slice.size(), gpu->stream()),
+      "cuMemcpyDtoHAsync"));
   return gpu->wait();
 }
 
@@ -115,8 +110,7 @@ CUDAExecutable::checkSelections(const std::vector<SelectionInput> &inputs) {
   for (const SelectionInput &input : inputs) {
     if (input.slice.size() == 0)
       continue;
-    if (Status status = download(input.slice, checked.data()); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(download(input.slice, checked.data()));
     if (std::string bad = findBadSelection(input, checked.data()); !bad.empty())
       return Error{bad};
   }
@@ -130,8 +124,7 @@ CUDAExecutable::findNonFinite(size_t command,
     const Slice &slice = outputs[i].slice;
     if (slice.size() == 0)
       continue;
-    if (Status status = download(slice, checked.data()); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(download(slice, checked.data()));
     if (std::optional<NonFinite> found =
             nsa::findNonFinite(command, i, outputs[i], checked.data()))
       return found;
@@ -168,8 +161,7 @@ CUDAExecutable::readReduction(const ReadyEntry &entry, size_t command,
 /// the first command began at `start` of the host's, and after all others.
 Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
   const Driver &driver = gpu->driver();
-  if (Status status = wait(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(wait());
   start = std::max(start, measuredUntil);
   uint64_t begin = start;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
@@ -183,12 +175,10 @@ Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
       continue;
     }
     float milliseconds = 0;
-    if (Status status =
-            driver.check(driver.EventElapsedTime(&milliseconds, entry.events[i],
-                                                 entry.events[i + 1]),
-                         "cuEventElapsedTime");
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        driver.check(driver.EventElapsedTime(&milliseconds, entry.events[i],
+                                             entry.events[i + 1]),
+                     "cuEventElapsedTime"));
     entry.lastRun[i] = {start, uint64_t(double(milliseconds) * 1e6)};
     entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
     start += entry.lastRun[i].nanoseconds;
@@ -233,11 +223,9 @@ Status CUDAExecutable::capture(ReadyEntry &entry) {
   constexpr int relaxed = 2;
   const Driver &driver = gpu->driver();
   Graph graph = nullptr;
-  if (Status status =
-          driver.check(driver.StreamBeginCapture(gpu->stream(), relaxed),
-                       "cuStreamBeginCapture");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.StreamBeginCapture(gpu->stream(), relaxed),
+                   "cuStreamBeginCapture"));
   Status issued;
   if (reductions)
     reductions->setCapturing(true);
@@ -263,14 +251,10 @@ Status CUDAExecutable::capture(ReadyEntry &entry) {
 Status CUDAExecutable::order(Event &event, Stream before, Stream after) {
   const Driver &driver = gpu->driver();
   if (!event)
-    if (Status status = driver.check(driver.EventCreate(&event, kNoTiming),
-                                     "cuEventCreate");
-        !status)
-      return status;
-  if (Status status =
-          driver.check(driver.EventRecord(event, before), "cuEventRecord");
-      !status)
-    return status;
+    NSA_RETURN_IF_ERROR(
+        driver.check(driver.EventCreate(&event, kNoTiming), "cuEventCreate"));
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.EventRecord(event, before), "cuEventRecord"));
   return driver.check(driver.StreamWaitEvent(after, event, 0),
                       "cuStreamWaitEvent");
 }
@@ -284,11 +268,9 @@ Status CUDAExecutable::waitFor(uint64_t stream) {
   CurrentGPU current(*gpu);
   Stream callers = toStream(stream);
   int recording = 0;
-  if (Status status = gpu->driver().check(
-          gpu->driver().StreamIsCapturing(callers, &recording),
-          "cuStreamIsCapturing");
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      gpu->driver().check(gpu->driver().StreamIsCapturing(callers, &recording),
+                          "cuStreamIsCapturing"));
   isRecorded = recording != 0;
   return order(given, callers, gpu->stream());
 }

@@ -69,8 +69,7 @@ Status Transfers::prepare(const GPU &device, DeviceMemory &segments,
     bool isPinned = slice.size() > mostStaged &&
                     segments.bytes(slice.segment()) <= mostPinnedSegment;
     if (isPinned)
-      if (Status status = segments.pin(slice.segment()); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(segments.pin(slice.segment()));
     (isPinned ? direct : small).push_back(slice);
   }
   std::vector<Slice> large = takeLarge(small, mostPinned);
@@ -80,16 +79,12 @@ Status Transfers::prepare(const GPU &device, DeviceMemory &segments,
   inputBytes = place(inputs);
   uint64_t resultBytes = place(outputs);
   if (inputBytes) {
-    Result<PinnedMemory> first = PinnedMemory::allocate(*gpu, inputBytes);
-    if (!first)
-      return first.takeError();
-    sent.push_back(std::move(*first));
+    NSA_ASSIGN_OR_RETURN(PinnedMemory first,
+                         PinnedMemory::allocate(*gpu, inputBytes));
+    sent.push_back(std::move(first));
   }
   if (resultBytes) {
-    Result<PinnedMemory> made = PinnedMemory::allocate(*gpu, resultBytes);
-    if (!made)
-      return made.takeError();
-    results = std::move(*made);
+    NSA_ASSIGN_OR_RETURN(results, PinnedMemory::allocate(*gpu, resultBytes));
   }
   return {};
 }
@@ -103,24 +98,21 @@ Status Transfers::send() {
                         "cuMemcpyHtoDAsync");
   };
   for (const Block &block : largeInputs)
-    if (Status status = copy(block, memory->mirror(block.slice())); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(copy(block, memory->mirror(block.slice())));
   if (inputs.empty())
     return {};
   // A step of more passes than any before it.
   if (used == sent.size()) {
-    Result<PinnedMemory> more = PinnedMemory::allocate(*gpu, inputBytes);
-    if (!more)
-      return more.takeError();
-    sent.push_back(std::move(*more));
+    NSA_ASSIGN_OR_RETURN(PinnedMemory more,
+                         PinnedMemory::allocate(*gpu, inputBytes));
+    sent.push_back(std::move(more));
   }
   char *pinned = sent[used++].data();
   for (const Block &block : inputs) {
     for (const Slice &part : block.parts)
       std::memcpy(pinned + block.staged + (part.offset() - block.offset),
                   memory->mirror(part), part.size());
-    if (Status status = copy(block, pinned + block.staged); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(copy(block, pinned + block.staged));
   }
   return {};
 }
@@ -134,11 +126,9 @@ Status Transfers::fetch() {
                         "cuMemcpyDtoHAsync");
   };
   for (const Block &block : outputs)
-    if (Status status = copy(block, results.data() + block.staged); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(copy(block, results.data() + block.staged));
   for (const Block &block : largeOutputs)
-    if (Status status = copy(block, memory->mirror(block.slice())); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(copy(block, memory->mirror(block.slice())));
   return {};
 }
 

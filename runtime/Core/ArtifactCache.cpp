@@ -48,14 +48,12 @@ bool ArtifactCache::isOff(const Variables &variables) {
 
 Result<ArtifactCache> ArtifactCache::open(const Variables &variables,
                                           uint64_t limit) {
-  Result<std::string> path = findFolder(variables);
-  if (!path)
-    return path.takeError();
-  if (Status status = openOwnFolder(*path, "the folder for compiled models");
+  NSA_ASSIGN_OR_RETURN(std::string path, findFolder(variables));
+  if (Status status = openOwnFolder(path, "the folder for compiled models");
       !status)
     return Error{status.message() +
                  " (XDG_CACHE_HOME names the folder that it lies in)"};
-  return ArtifactCache(*path, limit, isOff(variables));
+  return ArtifactCache(path, limit, isOff(variables));
 }
 
 //===----------------------------------------------------------------------===//
@@ -142,10 +140,8 @@ Status ArtifactCache::ensure(const std::string &folder,
                              const Compile &compile, const Say &say,
                              bool isHeld) const {
   const std::string model = modelOf(folder), artifact = artifactOf(folder);
-  Result<bool> exists = fileExists(artifact);
-  if (!exists)
-    return exists.takeError();
-  if (*exists && !off) {
+  NSA_ASSIGN_OR_RETURN(bool exists, fileExists(artifact));
+  if (exists && !off) {
     std::string damage = findDamage(folder, inputs);
     if (damage.empty()) {
       say("using " + artifact + ", compiled before");
@@ -160,13 +156,9 @@ Status ArtifactCache::ensure(const std::string &folder,
   }
   if (isHeld)
     removeRemains(folder);
-  if (Status status = writeFileAtomically(model, inputs.model, /*isOwn=*/true);
-      !status)
-    return status;
-  if (Status status = compile(model, artifact); !status)
-    return status;
-  if (Status status = sealEntry(folder, inputs); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(writeFileAtomically(model, inputs.model, /*isOwn=*/true));
+  NSA_RETURN_IF_ERROR(compile(model, artifact));
+  NSA_RETURN_IF_ERROR(sealEntry(folder, inputs));
   if (std::string damage = findDamage(folder, inputs); !damage.empty())
     return Error{"the compiler made no artefact: " + damage};
   removeOldest(folder);
@@ -231,8 +223,7 @@ void ArtifactCache::removeOldest(const std::string &kept) const {
 /// The lock of an entry, whose folder is made if needed.
 static Result<FileLock> lockEntry(const std::string &folder,
                                   const ArtifactCache::Say &say) {
-  if (Status status = openOwnFolder(folder, "the folder"); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(openOwnFolder(folder, "the folder"));
   return FileLock::await(folder + "/lock", [&](const std::string &holder) {
     say("waiting for " + holder + ", which compiles the same model");
   });
@@ -243,12 +234,8 @@ Result<std::string> ArtifactCache::get(const std::string &name,
                                        const Compile &compile,
                                        const Say &say) const {
   const std::string folder = entry(name, inputs);
-  Result<FileLock> lock = lockEntry(folder, say);
-  if (!lock)
-    return lock.takeError();
-  if (Status status = ensure(folder, inputs, compile, say, lock->isHeld());
-      !status)
-    return Error{status.message()};
+  NSA_ASSIGN_OR_RETURN(FileLock lock, lockEntry(folder, say));
+  NSA_RETURN_IF_ERROR(ensure(folder, inputs, compile, say, lock.isHeld()));
   return artifactOf(folder);
 }
 
@@ -257,11 +244,7 @@ Result<std::string> ArtifactCache::read(const std::string &name,
                                         const Compile &compile,
                                         const Say &say) const {
   const std::string folder = entry(name, inputs);
-  Result<FileLock> lock = lockEntry(folder, say);
-  if (!lock)
-    return lock.takeError();
-  if (Status status = ensure(folder, inputs, compile, say, lock->isHeld());
-      !status)
-    return Error{status.message()};
+  NSA_ASSIGN_OR_RETURN(FileLock lock, lockEntry(folder, say));
+  NSA_RETURN_IF_ERROR(ensure(folder, inputs, compile, say, lock.isHeld()));
   return readFile(artifactOf(folder), mostDataBytes);
 }

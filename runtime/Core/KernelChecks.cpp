@@ -139,12 +139,9 @@ static Status checkSelections(const Kernel &kernel) {
 }
 
 Status nsa::checkArguments(const Kernel &kernel, bool isCPU) {
-  if (Status status = checkTypesAndSizes(kernel); !status)
-    return status;
-  if (Status status = checkRows(kernel); !status)
-    return status;
-  if (Status status = checkMaps(kernel, isCPU); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkTypesAndSizes(kernel));
+  NSA_RETURN_IF_ERROR(checkRows(kernel));
+  NSA_RETURN_IF_ERROR(checkMaps(kernel, isCPU));
   return checkSelections(kernel);
 }
 

@@ -141,8 +141,7 @@ Status Program::run(std::string_view entryName) {
 }
 
 Status Program::run(const EntryInfo &entry) {
-  if (Status status = start(entry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(start(entry));
   return finish(entry);
 }
 
@@ -154,8 +153,7 @@ Status Program::checkMemory(const EntryInfo &entry) const {
 }
 
 Status Program::start(const EntryInfo &entry) {
-  if (Status status = checkMemory(entry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkMemory(entry));
   RunResult result = executable->start(entry.index);
   nonFinite = std::holds_alternative<NonFinite>(result);
   return describe(source, entry, result);
@@ -225,8 +223,7 @@ Status Program::waitFor(uint64_t stream) { return executable->waitFor(stream); }
 bool Program::canEnqueue() const { return executable->canEnqueue(); }
 
 Status Program::enqueue(const EntryInfo &entry, uint64_t stream) {
-  if (Status status = checkMemory(entry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkMemory(entry));
   return describe(source, entry, executable->enqueue(entry.index, stream));
 }
 

@@ -188,8 +188,7 @@ Session::bind(const EntryInfo &entry,
                  ")";
   if (!missing.empty())
     return Error{"entry " + quote(entry.name) + " needs " + missing};
-  if (Status status = checkOverlap(entry, slots); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkOverlap(entry, slots));
   std::vector<Binding> bindings;
   for (const Slot &slot : slots)
     if (slot.array && slot.tensor->bytes != 0)
@@ -203,12 +202,10 @@ Session::bind(const EntryInfo &entry,
 
 Result<std::unique_ptr<Session>>
 Session::create(const Artifact &artifact, const RuntimeOptions &options) {
-  Result<Program> program = Program::create(artifact, options);
-  if (!program)
-    return program.takeError();
+  NSA_ASSIGN_OR_RETURN(Program program, Program::create(artifact, options));
   bool isCPU = artifact->target()->string_view() == artifact::cpuTarget;
   Device device = isCPU ? Device() : Device{Device::Kind::CUDA, options.device};
-  return std::unique_ptr<Session>(new Session(std::move(*program), device));
+  return std::unique_ptr<Session>(new Session(std::move(program), device));
 }
 
 Session::Session(Program program, Device device)
@@ -229,18 +226,14 @@ Status Session::run(const EntryInfo &entry,
                     const std::vector<uint64_t> &producers, void *scratch) {
   NoFork noFork;
   std::lock_guard<std::mutex> lock(mutex);
-  if (Status status = checkProcess(); !status)
-    return status;
-  if (Status status = loaded.bind(entry, bindings, scratch); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkProcess());
+  NSA_RETURN_IF_ERROR(loaded.bind(entry, bindings, scratch));
   if (stream && producers.empty() && loaded.canEnqueue())
     return loaded.enqueue(entry, *stream);
   for (uint64_t producer : producers)
-    if (Status status = loaded.waitFor(producer); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(loaded.waitFor(producer));
   // Without a stream, what wrote the arrays is on the default one.
-  if (Status status = loaded.waitFor(stream.value_or(0)); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(loaded.waitFor(stream.value_or(0)));
   if (!stream)
     return loaded.run(entry);
   Status started = loaded.start(entry);
@@ -268,10 +261,8 @@ Status Session::use(const EntryInfo *entry,
                     const std::function<Status(Program &)> &action) {
   NoFork noFork;
   std::lock_guard<std::mutex> lock(mutex);
-  if (Status status = checkProcess(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkProcess());
   if (entry)
-    if (Status status = loaded.bind(*entry, {}); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(loaded.bind(*entry, {}));
   return action(loaded);
 }

@@ -62,13 +62,10 @@ Result<DataFolder> DataFolder::open(const std::string &directory,
   if (code)
     return Error{"cannot create '" + directory + "': " + code.message()};
   folder.directory = directory;
-  if (Status status = finishReplacement(directory); !status)
-    return Error{status.message()};
-  Result<std::string> found = findData(directory);
-  if (!found)
-    return found.takeError();
-  if (!found->empty() && !overwrite)
-    return Error{"'" + directory + "' already holds '" + *found +
+  NSA_RETURN_IF_ERROR(finishReplacement(directory));
+  NSA_ASSIGN_OR_RETURN(std::string found, findData(directory));
+  if (!found.empty() && !overwrite)
+    return Error{"'" + directory + "' already holds '" + found +
                  "' (--overwrite replaces the data set)"};
 
   std::string temporary = directory + "/" + stagingName;
@@ -118,10 +115,8 @@ static Status retireOld(const std::string &directory, const std::string &ready,
     fs::create_directories(aside, code);
     if (code)
       return Error{"cannot create '" + aside + "': " + code.message()};
-    if (Status status = move(directory + manifest, aside + manifest); !status)
-      return status;
-    if (Status status = syncDirectory(directory); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(move(directory + manifest, aside + manifest));
+    NSA_RETURN_IF_ERROR(syncDirectory(directory));
   }
   Result<Manifest> old = Manifest::load(aside);
   if (!old)
@@ -140,36 +135,23 @@ static Status retireOld(const std::string &directory, const std::string &ready,
 
 Status finishReplacement(const std::string &directory) {
   std::string ready = directory + "/" + replacementName;
-  Result<bool> isOpen = fileExists(ready + "/" + manifestName);
-  if (!isOpen)
-    return Error{isOpen.message()};
-  if (*isOpen) {
-    Result<Manifest> manifest = Manifest::load(ready);
-    if (!manifest)
-      return Error{manifest.message()};
-    std::vector<std::string> names = fileNames(*manifest);
-    if (Status status = retireOld(directory, ready, names); !status)
-      return status;
+  NSA_ASSIGN_OR_RETURN(bool isOpen, fileExists(ready + "/" + manifestName));
+  if (isOpen) {
+    NSA_ASSIGN_OR_RETURN(Manifest manifest, Manifest::load(ready));
+    std::vector<std::string> names = fileNames(manifest);
+    NSA_RETURN_IF_ERROR(retireOld(directory, ready, names));
     for (const std::string &name : names) {
       // Those that are gone from there were moved before.
-      Result<bool> there = fileExists(ready + "/" + name);
+      NSA_ASSIGN_OR_RETURN(bool there, fileExists(ready + "/" + name));
       if (!there)
-        return Error{there.message()};
-      if (!*there)
         continue;
-      if (Status status = move(ready + "/" + name, directory + "/" + name);
-          !status)
-        return status;
+      NSA_RETURN_IF_ERROR(move(ready + "/" + name, directory + "/" + name));
     }
     // The shards first, on the disk as well.
-    if (Status status = syncDirectory(directory); !status)
-      return status;
-    if (Status status =
-            move(ready + "/" + manifestName, directory + "/" + manifestName);
-        !status)
-      return status;
-    if (Status status = syncDirectory(directory); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(syncDirectory(directory));
+    NSA_RETURN_IF_ERROR(
+        move(ready + "/" + manifestName, directory + "/" + manifestName));
+    NSA_RETURN_IF_ERROR(syncDirectory(directory));
   }
   std::error_code code;
   fs::remove_all(ready, code);
@@ -179,8 +161,7 @@ Status finishReplacement(const std::string &directory) {
 }
 
 Status DataFolder::publish(const Manifest &manifest) {
-  if (Status status = manifest.save(temporary); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(manifest.save(temporary));
   std::vector<std::string> old;
   if (Result<Manifest> before = Manifest::load(directory); before.ok())
     old = fileNames(*before);
@@ -193,13 +174,10 @@ Status DataFolder::publish(const Manifest &manifest) {
                    "' is in the way: no readable manifest there names it, so "
                    "--overwrite does not replace it"};
   // From here on the new data set is the one that stays.
-  if (Status status = move(temporary, directory + "/" + replacementName);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(move(temporary, directory + "/" + replacementName));
   temporary.clear();
   isNew = false;
-  if (Status status = syncDirectory(directory); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(syncDirectory(directory));
   return finishReplacement(directory);
 }
 

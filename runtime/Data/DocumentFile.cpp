@@ -37,12 +37,10 @@ Result<DocumentFile> DocumentFile::open(const std::string &path,
   state->path = path;
   state->mostInflated = mostInflated;
   // Whatever the name says, only regular files are read in pieces.
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   bool isGzip = endsIn(path, ".gz");
   if (!isGzip) {
-    state->plain = std::move(*file);
+    state->plain = std::move(file);
   } else {
     state->gzip = gzopen(path.c_str(), "rb");
     if (!state->gzip)
@@ -78,8 +76,7 @@ Result<size_t> DocumentFile::read(char *data, size_t size) {
     return state->readGzip(data, size);
   uint64_t left = state->plain->size() - state->offset;
   size = size_t(std::min<uint64_t>(size, left));
-  if (Status status = state->plain->readAt(state->offset, data, size); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(state->plain->readAt(state->offset, data, size));
   state->offset += size;
   return size;
 }

@@ -13,23 +13,18 @@ Result<FileInfo> writeDocumentIndex(const std::string &directory,
                                     const std::vector<uint64_t> &starts) {
   FileInfo info{split + "_documents.idx"};
   std::string path = directory + "/" + info.file;
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   uint64_t count = starts.size();
   int32_t header[shardHeaderBytes / sizeof(int32_t)] = {
       indexMagic, indexVersion, int32_t(uint32_t(count)), int32_t(count >> 32)};
-  Status status = file->write(header, sizeof header);
+  Status status = file.write(header, sizeof header);
   if (status)
-    status = file->write(starts.data(), count * sizeof(uint64_t));
+    status = file.write(starts.data(), count * sizeof(uint64_t));
   if (status)
-    status = file->finish();
+    status = file.finish();
   if (!status)
     return Error{status.message()};
-  Result<uint64_t> hash = hashFile(path);
-  if (!hash)
-    return hash.takeError();
-  info.hash = *hash;
+  NSA_ASSIGN_OR_RETURN(info.hash, hashFile(path));
   return info;
 }
 
@@ -47,18 +42,15 @@ Result<std::vector<uint64_t>> readDocumentIndex(const std::string &directory,
   if (split.index.file.empty())
     return starts;
   std::string path = directory + "/" + split.index.file;
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   int32_t header[4] = {};
   uint64_t expected =
       shardHeaderBytes + split.documents * uint64_t(sizeof(uint64_t));
-  if (file->size() != expected)
-    return Error{"'" + path + "' has " + std::to_string(file->size()) +
+  if (file.size() != expected)
+    return Error{"'" + path + "' has " + std::to_string(file.size()) +
                  " bytes, an index of " + std::to_string(split.documents) +
                  " documents " + std::to_string(expected)};
-  if (Status status = file->readAt(0, header, sizeof header); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.readAt(0, header, sizeof header));
   if (header[0] != indexMagic || header[1] != indexVersion)
     return Error{"'" + path + "' is no index of documents: magic " +
                  std::to_string(header[0]) + " version " +
@@ -66,15 +58,11 @@ Result<std::vector<uint64_t>> readDocumentIndex(const std::string &directory,
                  std::to_string(indexMagic) + " version " +
                  std::to_string(indexVersion)};
   starts.resize(size_t(split.documents));
-  if (Status status = file->readAt(shardHeaderBytes, starts.data(),
-                                   starts.size() * sizeof(uint64_t));
-      !status)
-    return Error{status.message()};
-  Result<uint64_t> hash = hashFile(path);
-  if (!hash)
-    return hash.takeError();
-  if (*hash != split.index.hash)
-    return Error{"'" + path + "' has hash " + toHex(*hash) +
+  NSA_RETURN_IF_ERROR(file.readAt(shardHeaderBytes, starts.data(),
+                                  starts.size() * sizeof(uint64_t)));
+  NSA_ASSIGN_OR_RETURN(uint64_t hash, hashFile(path));
+  if (hash != split.index.hash)
+    return Error{"'" + path + "' has hash " + toHex(hash) +
                  ", its manifest says " + toHex(split.index.hash)};
   uint64_t count = uint64_t(uint32_t(header[2])) | uint64_t(uint32_t(header[3]))
                                                        << 32;

@@ -13,11 +13,9 @@ Result<Documents> Documents::open(const std::vector<DocumentSource> &sources) {
     Source own = {source.begin, source.begin + source.tokens, source.endOfText,
                   source.starts};
     if (!source.info.index.file.empty()) {
-      Result<std::vector<uint64_t>> starts =
-          readDocumentIndex(source.name, source.info);
-      if (!starts)
-        return starts.takeError();
-      own.starts = std::move(*starts);
+      NSA_ASSIGN_OR_RETURN(std::vector<uint64_t> starts,
+                           readDocumentIndex(source.name, source.info));
+      own.starts = std::move(starts);
     }
     if (own.starts.empty() && own.endOfText < 0 && source.tokens > 0)
       return Error{"'" + source.name +
@@ -59,8 +57,7 @@ Result<bool> Documents::hasTargets(const TokenStream &split) const {
   // The last token of a part is the first of the next, which it may end.
   for (uint64_t at = 0; at + 1 < split.size(); at += most - 1) {
     uint64_t count = std::min(most, split.size() - at);
-    if (Status status = split.read(at, count, tokens.data()); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(split.read(at, count, tokens.data()));
     std::vector<char> begins(count);
     mark(at, tokens.data(), count, begins.data());
     if (std::count(begins.begin() + 1, begins.end(), 0) > 0)
@@ -86,9 +83,8 @@ Result<std::vector<uint64_t>> Documents::findStarts(const TokenStream &stream,
     // What ends the document before.
     uint64_t first = std::max(at, begin + 1) - 1;
     if (!isIndexed)
-      if (Status status = stream.read(first, at + count - first, tokens.data());
-          !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(
+          stream.read(first, at + count - first, tokens.data()));
     begins.assign(size_t(at + count - first), 0);
     mark(first, tokens.data(), at + count - first, begins.data());
     for (uint64_t i = at; i < at + count; ++i)

@@ -69,10 +69,8 @@ Result<bool> hasForeignShards(const std::string &path) {
   for (const char *own : {manifestName, replacementName})
     if (fs::exists(path + "/" + own, code))
       return false;
-  Result<std::vector<std::string>> files = findFiles(path);
-  if (!files)
-    return files.takeError();
-  return !files->empty();
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> files, findFiles(path));
+  return !files.empty();
 }
 
 static Result<ForeignFile> inspect(const std::string &path) {
@@ -90,11 +88,9 @@ static Result<ForeignFile> inspect(const std::string &path) {
     file.documents = std::move(read->documents);
     file.index = {fs::path(index).filename().string(), read->hash};
   }
-  Result<Shard> shard = file.open();
-  if (!shard)
-    return shard.takeError();
-  file.width = shard->width();
-  file.tokens = shard->size();
+  NSA_ASSIGN_OR_RETURN(Shard shard, file.open());
+  file.width = shard.width();
+  file.tokens = shard.size();
   if (file.tokens == 0)
     return Error{"'" + path + "' holds no tokens"};
   return file;
@@ -107,9 +103,7 @@ static Result<uint64_t> identify(const Shard &shard) {
   StreamHash hash;
   hash.update(std::to_string(size) + "\n");
   for (uint64_t at : {uint64_t(0), size - bytes.size()}) {
-    if (Status status = shard.readBytes(at, bytes.size(), bytes.data());
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(shard.readBytes(at, bytes.size(), bytes.data()));
     hash.update(bytes.data(), bytes.size());
   }
   return hash.digest();
@@ -118,21 +112,17 @@ static Result<uint64_t> identify(const Shard &shard) {
 /// Adds the tokens begin .. end-1 of a file.
 static Status add(Part &part, const ForeignFile &file, uint64_t begin,
                   uint64_t end) {
-  Result<Shard> shard = file.open();
-  if (!shard)
-    return Error{shard.message()};
-  Result<uint64_t> identity = identify(*shard);
-  if (!identity)
-    return Error{identity.message()};
-  shard->narrow(begin, end - begin);
+  NSA_ASSIGN_OR_RETURN(Shard shard, file.open());
+  NSA_ASSIGN_OR_RETURN(uint64_t identity, identify(shard));
+  shard.narrow(begin, end - begin);
   for (uint64_t start : file.documents)
     if (start >= begin && start < end)
       part.starts.push_back(part.info.tokens + start - begin);
   part.info.tokens += end - begin;
   part.info.documents = uint64_t(part.starts.size());
   part.info.shards.push_back({fs::path(file.path).filename().string(),
-                              end - begin, *identity, /*isHashed=*/false});
-  part.shards.push_back(std::move(*shard));
+                              end - begin, identity, /*isHashed=*/false});
+  part.shards.push_back(std::move(shard));
   return {};
 }
 
@@ -171,33 +161,26 @@ static Status split(const std::vector<ForeignFile> &files, Part &train,
     else
       left -= border;
     if (border > 0)
-      if (Status status = add(train, file, 0, border); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(add(train, file, 0, border));
     if (border < file.tokens)
-      if (Status status = add(val, file, border, file.tokens); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(add(val, file, border, file.tokens));
   }
   return {};
 }
 
 Result<Dataset> openForeignShards(const std::string &path, int64_t vocabSize) {
-  Result<std::vector<std::string>> paths = findFiles(path);
-  if (!paths)
-    return paths.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> paths, findFiles(path));
   std::vector<ForeignFile> files;
-  for (const std::string &name : *paths) {
-    Result<ForeignFile> file = inspect(name);
-    if (!file)
-      return file.takeError();
-    if (!files.empty() && files[0].isMegatron != file->isMegatron)
+  for (const std::string &name : paths) {
+    NSA_ASSIGN_OR_RETURN(ForeignFile file, inspect(name));
+    if (!files.empty() && files[0].isMegatron != file.isMegatron)
       return Error{"files of two projects: '" + files[0].path + "' is " +
                    (files[0].isMegatron ? "Megatron's" : "llm.c's") + ", '" +
-                   file->path + "' is not"};
-    files.push_back(std::move(*file));
+                   file.path + "' is not"};
+    files.push_back(std::move(file));
   }
   Part train, val;
-  if (Status status = split(files, train, val); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(split(files, train, val));
   bool has32Bits = files[0].width == TokenWidth::U32;
   Dataset data;
   data.directory = path;
@@ -216,11 +199,8 @@ Result<Dataset> openForeignShards(const std::string &path, int64_t vocabSize) {
     documents->push_back({path, 0, part->info.tokens, data.manifest.endOfText,
                           SplitInfo(), std::move(part->starts)});
     *info = std::move(part->info);
-    Result<TokenStream> made =
-        TokenStream::make(std::move(part->shards), data.manifest.vocabSize);
-    if (!made)
-      return made.takeError();
-    *stream = std::move(*made);
+    NSA_ASSIGN_OR_RETURN(*stream, TokenStream::make(std::move(part->shards),
+                                                    data.manifest.vocabSize));
   }
   return data;
 }

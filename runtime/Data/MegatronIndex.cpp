@@ -46,8 +46,7 @@ static Result<Header> readHeader(const InputFile &file, StreamHash &hash) {
                  " is no index of Megatron: " + std::to_string(file.size()) +
                  " bytes, the header alone has " + std::to_string(headerBytes)};
   char bytes[headerBytes];
-  if (Status status = file.readAt(0, bytes, sizeof bytes); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.readAt(0, bytes, sizeof bytes));
   hash.update(bytes, sizeof bytes);
   if (std::memcmp(bytes, magic, sizeof magic) != 0)
     return Error{name + " is no index of Megatron: it begins with " +
@@ -105,37 +104,31 @@ static Result<Lists> readLists(const InputFile &file, const Header &header,
 }
 
 Result<MegatronIndex> MegatronIndex::read(const std::string &path) {
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   StreamHash hash;
-  Result<Header> header = readHeader(*file, hash);
-  if (!header)
-    return header.takeError();
-  Result<Lists> lists = readLists(*file, *header, hash);
-  if (!lists)
-    return lists.takeError();
+  NSA_ASSIGN_OR_RETURN(Header header, readHeader(file, hash));
+  NSA_ASSIGN_OR_RETURN(Lists lists, readLists(file, header, hash));
   MegatronIndex index;
-  index.width = header->width;
+  index.width = header.width;
   index.hash = hash.digest();
   std::vector<uint64_t> starts;
-  for (size_t i = 0; i < lists->lengths.size(); ++i) {
+  for (size_t i = 0; i < lists.lengths.size(); ++i) {
     starts.push_back(index.tokens);
     uint64_t expected = index.tokens * uint64_t(index.width);
-    if (lists->lengths[i] < 0 || uint64_t(lists->places[i]) != expected)
+    if (lists.lengths[i] < 0 || uint64_t(lists.places[i]) != expected)
       return Error{"'" + path + "' has sequence " + std::to_string(i) + " of " +
-                   std::to_string(lists->lengths[i]) + " tokens at byte " +
-                   std::to_string(lists->places[i]) +
+                   std::to_string(lists.lengths[i]) + " tokens at byte " +
+                   std::to_string(lists.places[i]) +
                    ", expected it behind the one before, at byte " +
                    std::to_string(expected)};
-    index.tokens += uint64_t(lists->lengths[i]);
+    index.tokens += uint64_t(lists.lengths[i]);
   }
   starts.push_back(index.tokens);
-  for (int64_t first : lists->firstSequences) {
-    if (first < 0 || uint64_t(first) > header->sequences)
+  for (int64_t first : lists.firstSequences) {
+    if (first < 0 || uint64_t(first) > header.sequences)
       return Error{"'" + path + "' has a document at sequence " +
                    std::to_string(first) + " of " +
-                   std::to_string(header->sequences)};
+                   std::to_string(header.sequences)};
     uint64_t start = starts[size_t(first)];
     if (start < index.tokens &&
         (index.documents.empty() || start > index.documents.back()))

@@ -89,8 +89,7 @@ static Status append(Dataset &mixture, Dataset source) {
                          source.indices.end());
   append(all.train, next.train);
   append(all.val, next.val);
-  if (Status status = mixture.train.append(std::move(source.train)); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(mixture.train.append(std::move(source.train)));
   return mixture.val.append(std::move(source.val));
 }
 
@@ -98,16 +97,14 @@ Result<Dataset> Dataset::openMixture(const std::vector<std::string> &paths,
                                      std::vector<double> weights,
                                      int64_t vocabSize) {
   assert(!paths.empty() && "a mixture of nothing");
-  if (Status status = checkWeights(paths, weights); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkWeights(paths, weights));
   std::optional<Dataset> mixture;
   std::vector<DataSource> sources;
   for (size_t i = 0; i < paths.size(); ++i) {
     Result<Dataset> source = open(paths[i], vocabSize);
     if (!source || paths.size() == 1)
       return source;
-    if (Status status = source->manifest.checkOwnHash(paths[i]); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(source->manifest.checkOwnHash(paths[i]));
     uint64_t tokens = source->train.size();
     sources.push_back({paths[i], mixture ? mixture->train.size() : 0, tokens,
                        weights.empty() ? double(tokens) : weights[i]});

@@ -30,8 +30,7 @@ Result<Ngram> Ngram::fit(const TokenStream &stream, uint64_t maxTokens) {
   uint64_t a = 0, b = 0;
   for (uint64_t done = 0; done < model.total;) {
     uint64_t count = std::min(chunkTokens, model.total - done);
-    if (Status status = stream.read(done, count, chunk.data()); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(stream.read(done, count, chunk.data()));
     for (uint64_t i = 0; i < count; ++i) {
       uint64_t x = uint64_t(chunk[i]);
       ++model.unigrams[x];
@@ -103,10 +102,8 @@ Result<NgramLoss> Ngram::evaluate(
       // chunk[0..1] are the two tokens before the first prediction.
       uint64_t history = first >= 1 ? 2 : 1;
       int32_t *tokens = chunk.data() + (2 - history);
-      if (Status status =
-              stream.read(first + 1 - history, step + history, tokens);
-          !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(
+          stream.read(first + 1 - history, step + history, tokens));
       for (uint64_t i = 2; i < step + 2; ++i) {
         double p1 = order1(chunk[i - 1], chunk[i]);
         bool alone = history == 1 && i == 2;

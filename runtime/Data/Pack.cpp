@@ -105,8 +105,7 @@ static Status appendBytes(SplitWriter &writer, const char *data, size_t size) {
     size_t count = std::min(size, sizeof tokens / sizeof *tokens);
     for (size_t i = 0; i < count; ++i)
       tokens[i] = static_cast<unsigned char>(data[i]);
-    if (Status status = writer.append(tokens, count); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(writer.append(tokens, count));
     data += count;
     size -= count;
   }
@@ -116,8 +115,7 @@ static Status appendBytes(SplitWriter &writer, const char *data, size_t size) {
 Status Packer::addDocument(const std::string &path, const char *data,
                            size_t size) {
   SplitWriter &writer = beginDocument(path, size, hashBytes(data, size));
-  if (Status status = appendBytes(writer, data, size); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(appendBytes(writer, data, size));
   return writer.append(&endOfText, 1);
 }
 
@@ -149,8 +147,7 @@ Status Packer::addWhole(const std::string &path, const char *data,
   if (!accepts(size, isText(reinterpret_cast<const uint8_t *>(data), size)))
     return {};
   for (size_t length : cutDocuments(data, size, options.maxDocumentBytes)) {
-    if (Status status = addDocument(path, data, length); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(addDocument(path, data, length));
     data += length;
   }
   return {};
@@ -203,13 +200,11 @@ Status Packer::addLong(const std::string &path) {
   }
   if (!accepts(bytes, scan.finish()))
     return {};
-  Result<DocumentFile> again =
-      DocumentFile::open(path, options.maxInflatedBytes);
-  if (!again)
-    return Error{again.message()};
+  NSA_ASSIGN_OR_RETURN(DocumentFile again,
+                       DocumentFile::open(path, options.maxInflatedBytes));
   return options.maxDocumentBytes > 0 && bytes > options.maxDocumentBytes
-             ? addCut(path, *again, hash.digest())
-             : addInPieces(path, *again, bytes, hash.digest());
+             ? addCut(path, again, hash.digest())
+             : addInPieces(path, again, bytes, hash.digest());
 }
 
 static Status checkUnchanged(const std::string &path, uint64_t first,
@@ -226,16 +221,11 @@ Status Packer::addInPieces(const std::string &path, DocumentFile &file,
   SplitWriter &writer = beginDocument(path, bytes, hash);
   StreamHash same;
   for (size_t size = pieceBytes; size == pieceBytes;) {
-    Result<size_t> got = file.read(buffer.data(), pieceBytes);
-    if (!got)
-      return Error{got.message()};
-    size = *got;
+    NSA_ASSIGN_OR_RETURN(size, file.read(buffer.data(), pieceBytes));
     same.update(buffer.data(), size);
-    if (Status status = appendBytes(writer, buffer.data(), size); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(appendBytes(writer, buffer.data(), size));
   }
-  if (Status status = checkUnchanged(path, hash, same.digest()); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkUnchanged(path, hash, same.digest()));
   return writer.append(&endOfText, 1);
 }
 
@@ -245,24 +235,18 @@ Status Packer::addCut(const std::string &path, DocumentFile &file,
   std::string held;
   StreamHash same;
   for (size_t size = pieceBytes; size == pieceBytes;) {
-    Result<size_t> got = file.read(buffer.data(), pieceBytes);
-    if (!got)
-      return Error{got.message()};
-    size = *got;
+    NSA_ASSIGN_OR_RETURN(size, file.read(buffer.data(), pieceBytes));
     same.update(buffer.data(), size);
     held.append(buffer.data(), size);
     size_t done = 0;
     while (held.size() - done > options.maxDocumentBytes) {
       size_t length = firstCut(held.data() + done, options.maxDocumentBytes);
-      if (Status status = addDocument(path, held.data() + done, length);
-          !status)
-        return status;
+      NSA_RETURN_IF_ERROR(addDocument(path, held.data() + done, length));
       done += length;
     }
     held.erase(0, done);
   }
-  if (Status status = checkUnchanged(path, hash, same.digest()); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkUnchanged(path, hash, same.digest()));
   return held.empty() ? Status() : addDocument(path, held.data(), held.size());
 }
 
@@ -274,12 +258,8 @@ static std::string joined(const std::vector<std::string> &words) {
 }
 
 Result<Manifest> Packer::finish(const FileList &list) {
-  Result<std::vector<ShardInfo>> trainShards = train.finish();
-  if (!trainShards)
-    return trainShards.takeError();
-  Result<std::vector<ShardInfo>> valShards = val.finish();
-  if (!valShards)
-    return valShards.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<ShardInfo> trainShards, train.finish());
+  NSA_ASSIGN_OR_RETURN(std::vector<ShardInfo> valShards, val.finish());
   if (counts.files == 0)
     return Error{"nothing to pack in '" + joined(options.paths) +
                  "': " + std::to_string(list.paths.size()) + " files, " +
@@ -322,10 +302,9 @@ Result<Manifest> Packer::finish(const FileList &list) {
       {"links_ignored", list.links},
       {"special_files_ignored", list.special}};
   manifest.sourceDigest = source.digest();
-  manifest.train = {train.tokens(), trainDocuments, std::move(*trainShards)};
-  manifest.val = {val.tokens(), valDocuments, std::move(*valShards)};
-  if (Status status = folder.publish(manifest); !status)
-    return Error{status.message()};
+  manifest.train = {train.tokens(), trainDocuments, std::move(trainShards)};
+  manifest.val = {val.tokens(), valDocuments, std::move(valShards)};
+  NSA_RETURN_IF_ERROR(folder.publish(manifest));
   return manifest;
 }
 
@@ -348,8 +327,7 @@ static Result<Manifest> packFiles(const PackOptions &options,
   Packer packer(options, folder);
   size_t seen = 0;
   while (seen < list.paths.size() && !packer.full())
-    if (Status status = packer.addFile(list.paths[seen++]); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(packer.addFile(list.paths[seen++]));
   packer.countLeftOut(list.paths.size() - seen);
   return packer.finish(list);
 }
@@ -374,16 +352,12 @@ Result<Manifest> packText(const PackOptions &options) {
   if (options.shardTokens < 1 || options.shardTokens > maxShardTokens)
     return Error{"a shard holds 1 to " + std::to_string(maxShardTokens) +
                  " tokens, not " + std::to_string(options.shardTokens)};
-  Result<FileList> list = listFiles(options.paths, options.filter);
-  if (!list)
-    return list.takeError();
-  Result<DataFolder> folder =
-      DataFolder::open(options.output, options.overwrite);
-  if (!folder)
-    return folder.takeError();
-  dropOutput(*list, options.output);
-  warnAbout(*list, options);
-  return packFiles(options, *folder, *list);
+  NSA_ASSIGN_OR_RETURN(FileList list, listFiles(options.paths, options.filter));
+  NSA_ASSIGN_OR_RETURN(DataFolder folder,
+                       DataFolder::open(options.output, options.overwrite));
+  dropOutput(list, options.output);
+  warnAbout(list, options);
+  return packFiles(options, folder, list);
 }
 
 } // namespace nsa

@@ -80,13 +80,10 @@ static Status readWindow(const TokenStream &stream, uint64_t position,
                          const WindowRef &out) {
   std::vector<int32_t> window(size_t(seqLen) + 1);
   uint64_t count = std::min<uint64_t>(window.size(), end - position);
-  if (Status status = stream.read(position, count, window.data()); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(stream.read(position, count, window.data()));
   if (count < window.size())
-    if (Status status =
-            stream.read(begin, window.size() - count, window.data() + count);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        stream.read(begin, window.size() - count, window.data() + count));
   std::copy(window.begin(), window.end() - 1, out.tokens);
   std::copy(window.begin() + 1, window.end(), out.targets);
   if (marks) {
@@ -106,8 +103,7 @@ static Status readWindow(const TokenStream &stream, uint64_t position,
 
 Result<TrainSampler> TrainSampler::create(const TokenStream &stream,
                                           int64_t seqLen, uint64_t seed) {
-  if (Status status = checkLength(stream, seqLen, "training"); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkLength(stream, seqLen, "training"));
   Source whole;
   whole.tokens = stream.size();
   return create(stream, seqLen, seed, {whole});
@@ -196,11 +192,10 @@ double TrainSampler::epochs(uint64_t sample, size_t index) const {
 
 Status TrainSampler::beginAt(const Documents &documents) {
   for (Source &source : sources) {
-    Result<std::vector<uint64_t>> found = documents.findWindows(
-        *stream, source.begin, source.begin + source.tokens, uint64_t(seqLen));
-    if (!found)
-      return Error{found.message()};
-    source.starts = std::move(*found);
+    NSA_ASSIGN_OR_RETURN(source.starts,
+                         documents.findWindows(*stream, source.begin,
+                                               source.begin + source.tokens,
+                                               uint64_t(seqLen)));
     source.windows = source.starts.size();
   }
   return {};
@@ -235,8 +230,7 @@ Status TrainSampler::read(uint64_t sample, int32_t *tokens, int32_t *targets,
 
 Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
                                                     int64_t seqLen) {
-  if (Status status = checkLength(stream, seqLen, "validation"); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkLength(stream, seqLen, "validation"));
   ValidationWindows result;
   result.stream = &stream;
   result.seqLen = seqLen;
@@ -245,11 +239,8 @@ Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
 }
 
 Status ValidationWindows::beginAt(const Documents &documents) {
-  Result<std::vector<uint64_t>> found =
-      documents.findWindows(*stream, 0, stream->size(), uint64_t(seqLen));
-  if (!found)
-    return Error{found.message()};
-  starts = std::move(*found);
+  NSA_ASSIGN_OR_RETURN(starts, documents.findWindows(*stream, 0, stream->size(),
+                                                     uint64_t(seqLen)));
   while (starts.back() + uint64_t(seqLen) > stream->size())
     starts.pop_back();
   windows = starts.size();

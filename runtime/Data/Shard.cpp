@@ -26,16 +26,13 @@ static const ShardFormat *findFormat(int32_t magic) {
 }
 
 Result<Shard> Shard::open(const std::string &path) {
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
-  if (file->size() < shardHeaderBytes)
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  if (file.size() < shardHeaderBytes)
     return Error{
-        "'" + path + "' is no token shard: " + std::to_string(file->size()) +
+        "'" + path + "' is no token shard: " + std::to_string(file.size()) +
         " bytes, the header alone has " + std::to_string(shardHeaderBytes)};
   int32_t header[3];
-  if (Status status = file->readAt(0, header, sizeof header); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.readAt(0, header, sizeof header));
   const ShardFormat *format = findFormat(header[0]);
   if (!format)
     return Error{"'" + path + "' is no token shard: magic " +
@@ -46,12 +43,12 @@ Result<Shard> Shard::open(const std::string &path) {
     return Error{"'" + path + "' has shard version " +
                  std::to_string(header[1]) + ", expected " +
                  std::to_string(format->version)};
-  uint64_t present = file->size() - shardHeaderBytes;
+  uint64_t present = file.size() - shardHeaderBytes;
   if (header[2] < 0 || uint64_t(header[2]) * uint64_t(format->width) != present)
     return Error{"'" + path + "' is truncated or corrupted: its header says " +
                  std::to_string(header[2]) + " tokens, the file holds " +
                  std::to_string(present) + " bytes of tokens"};
-  Shard shard(std::move(*file));
+  Shard shard(std::move(file));
   shard.count = uint64_t(header[2]);
   shard.tokenWidth = format->width;
   return shard;
@@ -59,15 +56,13 @@ Result<Shard> Shard::open(const std::string &path) {
 
 Result<Shard> Shard::openRaw(const std::string &path, TokenWidth width,
                              uint64_t tokens) {
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
-  if (file->size() % uint64_t(width) != 0 ||
-      file->size() / uint64_t(width) != tokens)
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  if (file.size() % uint64_t(width) != 0 ||
+      file.size() / uint64_t(width) != tokens)
     return Error{"'" + path + "' is truncated or corrupted: its index says " +
                  std::to_string(tokens) + " tokens of " + widthName(width) +
-                 ", the file holds " + std::to_string(file->size()) + " bytes"};
-  Shard shard(std::move(*file));
+                 ", the file holds " + std::to_string(file.size()) + " bytes"};
+  Shard shard(std::move(file));
   shard.begin = 0;
   shard.count = tokens;
   shard.tokenWidth = width;
@@ -83,16 +78,14 @@ void Shard::narrow(uint64_t first, uint64_t number) {
 Status Shard::readBytes(uint64_t offset, uint64_t number, void *out) const {
   if (file.isOpen())
     return file.readAt(offset, out, size_t(number));
-  Result<InputFile> again = InputFile::open(path());
-  if (!again)
-    return again.takeError();
-  if (!again->isSame(file))
+  NSA_ASSIGN_OR_RETURN(InputFile again, InputFile::open(path()));
+  if (!again.isSame(file))
     return Error{"'" + path() +
                  "' has been replaced since it was opened: it "
                  "had " +
                  std::to_string(file.size()) + " bytes, it has " +
-                 std::to_string(again->size())};
-  return again->readAt(offset, out, size_t(number));
+                 std::to_string(again.size())};
+  return again.readAt(offset, out, size_t(number));
 }
 
 SplitWriter::SplitWriter(std::string directory, std::string split,
@@ -106,11 +99,9 @@ Status SplitWriter::openNext() {
   char name[64];
   std::snprintf(name, sizeof name, "_%06zu.bin", done.size());
   done.push_back({split + name, 0, 0});
-  Result<OutputFile> created =
-      OutputFile::create(directory + "/" + done.back().file);
-  if (!created)
-    return created.takeError();
-  file.emplace(std::move(*created));
+  NSA_ASSIGN_OR_RETURN(OutputFile created,
+                       OutputFile::create(directory + "/" + done.back().file));
+  file.emplace(std::move(created));
   inShard = 0;
   char header[shardHeaderBytes] = {};
   return file->write(header, sizeof header);
@@ -125,21 +116,15 @@ Status SplitWriter::flush() {
 Status SplitWriter::closeCurrent() {
   if (!file)
     return {};
-  if (Status status = flush(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(flush());
   const ShardFormat &format = shardFormat(width);
   int32_t header[3] = {format.magic, format.version, int32_t(inShard)};
-  if (Status status = file->writeAt(0, header, sizeof header); !status)
-    return status;
-  if (Status status = file->finish(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(file->writeAt(0, header, sizeof header));
+  NSA_RETURN_IF_ERROR(file->finish());
   file.reset();
   ShardInfo &info = done.back();
   info.tokens = inShard;
-  Result<uint64_t> hash = hashFile(directory + "/" + info.file);
-  if (!hash)
-    return hash.takeError();
-  info.hash = *hash;
+  NSA_ASSIGN_OR_RETURN(info.hash, hashFile(directory + "/" + info.file));
   return {};
 }
 
@@ -158,11 +143,9 @@ Status SplitWriter::appendRaw(const char *tokens, uint64_t count) {
   const size_t flushAt = size << 16;
   while (count > 0) {
     if (file && inShard == tokensPerShard)
-      if (Status status = closeCurrent(); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(closeCurrent());
     if (!file)
-      if (Status status = openNext(); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(openNext());
     uint64_t take = std::min<uint64_t>(
         {count, tokensPerShard - inShard, (flushAt - buffer.size()) / size});
     buffer.insert(buffer.end(), tokens, tokens + take * size);
@@ -171,15 +154,13 @@ Status SplitWriter::appendRaw(const char *tokens, uint64_t count) {
     inShard += take;
     total += take;
     if (buffer.size() == flushAt)
-      if (Status status = flush(); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(flush());
   }
   return {};
 }
 
 Result<std::vector<ShardInfo>> SplitWriter::finish() {
-  if (Status status = closeCurrent(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(closeCurrent());
   return std::move(done);
 }
 

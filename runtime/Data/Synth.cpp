@@ -211,18 +211,12 @@ writeTokens(const SynthOptions &options, const std::string &directory,
             const std::string &split, const std::vector<uint16_t> &tokens,
             uint64_t documents, const std::vector<bool> &marks) {
   SplitWriter writer(directory, split, options.shardTokens);
-  if (Status status = writer.append(tokens.data(), tokens.size()); !status)
-    return Error{status.message()};
-  Result<std::vector<ShardInfo>> shards = writer.finish();
-  if (!shards)
-    return shards.takeError();
-  SplitInfo info{tokens.size(), documents, std::move(*shards)};
+  NSA_RETURN_IF_ERROR(writer.append(tokens.data(), tokens.size()));
+  NSA_ASSIGN_OR_RETURN(std::vector<ShardInfo> shards, writer.finish());
+  SplitInfo info{tokens.size(), documents, std::move(shards)};
   if (marks.empty())
     return info;
-  Result<FileInfo> file = writeTargetMarks(directory, split, marks);
-  if (!file)
-    return file.takeError();
-  info.marks = *file;
+  NSA_ASSIGN_OR_RETURN(info.marks, writeTargetMarks(directory, split, marks));
   return info;
 }
 
@@ -236,10 +230,9 @@ struct SynthTokens {
 
 static Result<SynthTokens> drawMarkov(const SynthOptions &options,
                                       uint64_t valTokens, Manifest &manifest) {
-  Result<MarkovChain> chain = MarkovChain::create(
-      options.order, options.vocab, options.sharpness, options.seed);
-  if (!chain)
-    return chain.takeError();
+  NSA_ASSIGN_OR_RETURN(MarkovChain chain,
+                       MarkovChain::create(options.order, options.vocab,
+                                           options.sharpness, options.seed));
   if (valTokens <= uint64_t(options.order))
     return Error{
         "a validation split of " + std::to_string(valTokens) +
@@ -247,14 +240,14 @@ static Result<SynthTokens> drawMarkov(const SynthOptions &options,
         std::to_string(options.order) + ": " + std::to_string(options.tokens) +
         " tokens at a validation fraction of " + shortest(options.valFraction)};
   SynthTokens tokens;
-  tokens.train = chain->sample(options.tokens - valTokens, 0);
-  tokens.val = chain->sample(valTokens, 1);
+  tokens.train = chain.sample(options.tokens - valTokens, 0);
+  tokens.val = chain.sample(valTokens, 1);
   manifest.options.insert(manifest.options.end(),
                           {{"order", std::to_string(options.order)},
                            {"sharpness", shortest(options.sharpness)}});
-  std::vector<double> entropies = chain->entropies();
+  std::vector<double> entropies = chain.entropies();
   manifest.facts = {{"entropy", entropies.back()},
-                    {"source_val_loss", chain->loss(tokens.val)}};
+                    {"source_val_loss", chain.loss(tokens.val)}};
   for (size_t known = 1; known < entropies.size(); ++known)
     manifest.facts.emplace_back(entropyAfter + std::to_string(known),
                                 entropies[known - 1]);
@@ -265,8 +258,7 @@ static Result<SynthTokens> drawRecall(const SynthOptions &options,
                                       uint64_t valTokens, Manifest &manifest) {
   RecallTask task{options.vocab, options.pairs, options.distance,
                   options.queries};
-  if (Status status = task.validate(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(task.validate());
   SynthTokens tokens;
   uint64_t length = uint64_t(task.documentTokens());
   tokens.valDocuments = valTokens / length;
@@ -313,35 +305,31 @@ Result<Manifest> synthesize(const SynthOptions &options) {
                       {"seed", std::to_string(options.seed)},
                       {"shard_tokens", std::to_string(options.shardTokens)}};
   uint64_t valTokens = uint64_t(double(options.tokens) * options.valFraction);
-  Result<SynthTokens> tokens = options.kind == "markov"
-                                   ? drawMarkov(options, valTokens, manifest)
-                                   : drawRecall(options, valTokens, manifest);
-  if (!tokens)
-    return tokens.takeError();
-  if (tokens->train.empty() || tokens->val.empty())
+  NSA_ASSIGN_OR_RETURN(SynthTokens tokens,
+                       options.kind == "markov"
+                           ? drawMarkov(options, valTokens, manifest)
+                           : drawRecall(options, valTokens, manifest));
+  if (tokens.train.empty() || tokens.val.empty())
     return Error{
         std::to_string(options.tokens) +
         " tokens are too few for two splits: the validation fraction " +
         shortest(options.valFraction) + " leaves " + std::to_string(valTokens) +
         " tokens for it"};
-  Result<DataFolder> folder =
-      DataFolder::open(options.output, options.overwrite);
-  if (!folder)
-    return folder.takeError();
+  NSA_ASSIGN_OR_RETURN(DataFolder folder,
+                       DataFolder::open(options.output, options.overwrite));
   Result<SplitInfo> train =
-      writeTokens(options, folder->staging(), "train", tokens->train,
-                  tokens->trainDocuments, tokens->trainMarks);
+      writeTokens(options, folder.staging(), "train", tokens.train,
+                  tokens.trainDocuments, tokens.trainMarks);
   if (!train)
     return train.takeError();
   Result<SplitInfo> val =
-      writeTokens(options, folder->staging(), "val", tokens->val,
-                  tokens->valDocuments, tokens->valMarks);
+      writeTokens(options, folder.staging(), "val", tokens.val,
+                  tokens.valDocuments, tokens.valMarks);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);
   manifest.val = std::move(*val);
-  if (Status status = folder->publish(manifest); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(folder.publish(manifest));
   return manifest;
 }
 

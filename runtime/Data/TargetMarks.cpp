@@ -27,12 +27,10 @@ Result<FileInfo> writeTargetMarks(const std::string &directory,
   for (uint64_t i = 0; i < count; ++i)
     if (marks[i])
       bytes[shardHeaderBytes + i / 8] |= char(1 << i % 8);
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
-  Status status = file->write(bytes);
+  NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
+  Status status = file.write(bytes);
   if (status)
-    status = file->finish();
+    status = file.finish();
   if (!status)
     return Error{status.message()};
   info.hash = hashBytes(bytes);
@@ -45,17 +43,14 @@ Result<std::vector<uint8_t>> readTargetMarks(const std::string &directory,
   if (split.marks.file.empty())
     return bits;
   std::string path = directory + "/" + split.marks.file;
-  Result<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   uint64_t expected = shardHeaderBytes + bytesFor(split.tokens);
-  if (file->size() != expected)
-    return Error{"'" + path + "' has " + std::to_string(file->size()) +
+  if (file.size() != expected)
+    return Error{"'" + path + "' has " + std::to_string(file.size()) +
                  " bytes, the marks of " + std::to_string(split.tokens) +
                  " tokens " + std::to_string(expected)};
   bits.resize(size_t(expected));
-  if (Status status = file->readAt(0, bits.data(), bits.size()); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.readAt(0, bits.data(), bits.size()));
   if (uint64_t hash = hashBytes(bits.data(), bits.size());
       hash != split.marks.hash)
     return Error{"'" + path + "' has hash " + toHex(hash) +
@@ -84,12 +79,10 @@ TargetMarks::open(const std::vector<DocumentSource> &sources) {
       return Error{"'" + source.name +
                    "' has no marks of targets, which data.targets: marked "
                    "needs"};
-    Result<std::vector<uint8_t>> bits =
-        readTargetMarks(source.name, source.info);
-    if (!bits)
-      return bits.takeError();
+    NSA_ASSIGN_OR_RETURN(std::vector<uint8_t> bits,
+                         readTargetMarks(source.name, source.info));
     marks.sources.push_back(
-        {source.begin, source.begin + source.tokens, std::move(*bits)});
+        {source.begin, source.begin + source.tokens, std::move(bits)});
   }
   return marks;
 }

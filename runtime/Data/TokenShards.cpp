@@ -60,11 +60,10 @@ TokenShardsWriter::create(const std::string &directory, bool overwrite,
   if (tokensPerShard < 1 || tokensPerShard > maxShardTokens)
     return Error{"a shard holds 1 to " + std::to_string(maxShardTokens) +
                  " tokens, not " + std::to_string(tokensPerShard)};
-  Result<DataFolder> folder = DataFolder::open(directory, overwrite);
-  if (!folder)
-    return folder.takeError();
+  NSA_ASSIGN_OR_RETURN(DataFolder folder,
+                       DataFolder::open(directory, overwrite));
   return TokenShardsWriter(
-      std::make_unique<Impl>(std::move(*folder), vocabSize, tokensPerShard));
+      std::make_unique<Impl>(std::move(folder), vocabSize, tokensPerShard));
 }
 
 size_t TokenShardsWriter::tokenBytes() const {
@@ -121,15 +120,9 @@ TokenShardsWriter::Impl::finishSplit(Split &split, const std::string &name) {
   SplitInfo info;
   info.tokens = split.writer.tokens();
   info.documents = split.starts.size();
-  Result<std::vector<ShardInfo>> shards = split.writer.finish();
-  if (!shards)
-    return shards.takeError();
-  info.shards = std::move(*shards);
-  Result<FileInfo> index =
-      writeDocumentIndex(folder.staging(), name, split.starts);
-  if (!index)
-    return index.takeError();
-  info.index = *index;
+  NSA_ASSIGN_OR_RETURN(info.shards, split.writer.finish());
+  NSA_ASSIGN_OR_RETURN(
+      info.index, writeDocumentIndex(folder.staging(), name, split.starts));
   return info;
 }
 
@@ -176,10 +169,8 @@ TokenShards::TokenShards(TokenShards &&) noexcept = default;
 TokenShards::~TokenShards() = default;
 
 Result<TokenShards> TokenShards::open(const std::string &directory) {
-  Result<Dataset> data = Dataset::open(directory);
-  if (!data)
-    return data.takeError();
-  return TokenShards(std::make_unique<Impl>(Impl{std::move(*data)}));
+  NSA_ASSIGN_OR_RETURN(Dataset data, Dataset::open(directory));
+  return TokenShards(std::make_unique<Impl>(Impl{std::move(data)}));
 }
 
 int64_t TokenShards::vocabSize() const { return impl->data.manifest.vocabSize; }
@@ -221,15 +212,14 @@ Result<std::string> TokenShards::tokenizer() const {
 Status TokenShards::verify() const { return verifyShards(impl->data); }
 
 Result<TokenBytes> readTokenBytes(std::string text, const std::string &name) {
-  Result<Tokenizer> tokenizer = Tokenizer::parse(std::move(text), name);
-  if (!tokenizer)
-    return tokenizer.takeError();
+  NSA_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                       Tokenizer::parse(std::move(text), name));
   TokenBytes found;
-  found.bytes.resize(size_t(tokenizer->size()));
+  found.bytes.resize(size_t(tokenizer.size()));
   for (size_t id = 0; id < found.bytes.size(); ++id)
-    found.bytes[id] = tokenizer->bytesOf(int32_t(id));
-  found.addsBlank = tokenizer->addsBlank();
-  found.changes = tokenizer->changes();
+    found.bytes[id] = tokenizer.bytesOf(int32_t(id));
+  found.addsBlank = tokenizer.addsBlank();
+  found.changes = tokenizer.changes();
   return found;
 }
 

@@ -28,8 +28,7 @@ Status TokenStream::add(Shard shard) {
 Status TokenStream::append(TokenStream other) {
   vocab = std::max(vocab, other.vocab);
   for (Shard &shard : other.shards)
-    if (Status status = add(std::move(shard)); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(add(std::move(shard)));
   return {};
 }
 
@@ -38,8 +37,7 @@ Result<TokenStream> TokenStream::make(std::vector<Shard> shards,
   TokenStream stream;
   stream.vocab = vocabSize;
   for (Shard &shard : shards)
-    if (Status status = stream.add(std::move(shard)); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(stream.add(std::move(shard)));
   return stream;
 }
 
@@ -49,17 +47,14 @@ Result<TokenStream> TokenStream::open(const std::string &directory,
   TokenStream stream;
   stream.vocab = vocabSize;
   for (const ShardInfo &info : split.shards) {
-    Result<Shard> shard = Shard::open(directory + "/" + info.file);
-    if (!shard)
-      return shard.takeError();
-    if (shard->size() != info.tokens)
-      return Error{"'" + shard->path() + "' holds " +
-                   std::to_string(shard->size()) +
+    NSA_ASSIGN_OR_RETURN(Shard shard, Shard::open(directory + "/" + info.file));
+    if (shard.size() != info.tokens)
+      return Error{"'" + shard.path() + "' holds " +
+                   std::to_string(shard.size()) +
                    " tokens, its manifest says " + std::to_string(info.tokens)};
-    if (shard->size() == 0)
-      return Error{"'" + shard->path() + "' holds no tokens"};
-    if (Status status = stream.add(std::move(*shard)); !status)
-      return Error{status.message()};
+    if (shard.size() == 0)
+      return Error{"'" + shard.path() + "' holds no tokens"};
+    NSA_RETURN_IF_ERROR(stream.add(std::move(shard)));
   }
   return stream;
 }
@@ -79,8 +74,7 @@ static Status readTokens(const Shard &shard, uint64_t first, uint64_t count,
   T tokens[8192];
   for (uint64_t done = 0; done < count;) {
     uint64_t take = std::min<uint64_t>(count - done, std::size(tokens));
-    if (Status status = shard.read(first + done, take, tokens); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(shard.read(first + done, take, tokens));
     if (size_t found = findOutside(tokens, take, vocab); found < take)
       return tokenOutside(shard, first + done + found, tokens[found], vocab);
     std::copy(tokens, tokens + take, out + done);
@@ -115,15 +109,11 @@ Status TokenStream::read(uint64_t position, uint64_t count,
 }
 
 Result<Dataset> Dataset::open(const std::string &directory, int64_t vocabSize) {
-  Result<bool> isForeign = hasForeignShards(directory);
-  if (!isForeign)
-    return isForeign.takeError();
-  if (*isForeign)
+  NSA_ASSIGN_OR_RETURN(bool isForeign, hasForeignShards(directory));
+  if (isForeign)
     return openForeignShards(directory, vocabSize);
-  Result<Manifest> manifest = Manifest::load(directory);
-  if (!manifest)
-    return manifest.takeError();
-  return open(directory, std::move(*manifest));
+  NSA_ASSIGN_OR_RETURN(Manifest manifest, Manifest::load(directory));
+  return open(directory, std::move(manifest));
 }
 
 Result<Dataset> Dataset::open(const std::string &directory, Manifest manifest) {

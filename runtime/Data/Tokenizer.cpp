@@ -263,11 +263,9 @@ Result<Tokenizer> Tokenizer::load(const std::string &path) {
 }
 
 Result<int64_t> findEndOfText(const std::string &path) {
-  Result<std::string> text = readFile(path);
-  if (!text)
-    return text.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string text, readFile(path));
   try {
-    return findEnd(parseJson<Json>(text->begin(), text->end(),
+    return findEnd(parseJson<Json>(text.begin(), text.end(),
                                    /*mostNames=*/maxVocabulary));
   } catch (const std::exception &error) {
     return Error{"'" + path + "' is no tokenizer: " + oneLine(error.what())};
@@ -303,10 +301,9 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
 
 /// The tokenizer that lies beside the shards.
 static Result<Tokenizer> openOwn(const Dataset &data) {
-  Result<std::string> text = readTokenizerText(data.directory, data.manifest);
-  if (!text)
-    return text.takeError();
-  return Tokenizer::parse(std::move(*text),
+  NSA_ASSIGN_OR_RETURN(std::string text,
+                       readTokenizerText(data.directory, data.manifest));
+  return Tokenizer::parse(std::move(text),
                           data.directory + "/" + data.manifest.tokenizer.file);
 }
 
@@ -348,10 +345,8 @@ Result<std::optional<Tokenizer>> openTokenizer(const Dataset &data,
                            "data.tokenizer to its tokenizer.json, or to shards "
                            "to train without")};
   if (hasOwn) {
-    Result<Tokenizer> own = openOwn(data);
-    if (!own)
-      return own.takeError();
-    return std::optional<Tokenizer>(std::move(*own));
+    NSA_ASSIGN_OR_RETURN(Tokenizer own, openOwn(data));
+    return std::optional<Tokenizer>(std::move(own));
   }
   return manifest.isBytes() ? std::optional<Tokenizer>(Tokenizer::ofBytes())
                             : std::nullopt;

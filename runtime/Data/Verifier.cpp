@@ -96,8 +96,7 @@ Result<DataFile> DataVerifier::check(const Task &task,
   auto [begin, end] = bytesOf(task);
   for (uint64_t at = begin; at < end && !stopped; at += buffer.size()) {
     size_t size = size_t(std::min<uint64_t>(buffer.size(), end - at));
-    if (Status status = shard.readBytes(at, size, buffer.data()); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(shard.readBytes(at, size, buffer.data()));
     hash.update(buffer.data(), size);
     doneBytes += size;
     size_t header = at < shard.firstByte() ? size_t(shard.firstByte()) : 0;
@@ -173,14 +172,12 @@ Status DataVerifier::verifyAgain() {
     if (!task.found || task.found->stamp == *stamp)
       continue;
     buffer.resize(chunkBytes);
-    Result<DataFile> again = check(task, buffer);
-    if (!again)
-      return Error{again.message()};
-    if (again->hash != task.found->hash)
+    NSA_ASSIGN_OR_RETURN(DataFile again, check(task, buffer));
+    if (again.hash != task.found->hash)
       return Error{"'" + task.shard->path() +
                    "' has changed since it was verified: its hash was " +
-                   toHex(task.found->hash) + ", it is " + toHex(again->hash)};
-    task.found = *again;
+                   toHex(task.found->hash) + ", it is " + toHex(again.hash)};
+    task.found = again;
   }
   return {};
 }
@@ -234,8 +231,7 @@ Status verifyShards(const Dataset &data) {
   const Manifest &manifest = data.manifest;
   DataVerifier verifier(data);
   verifier.start(verifierThreads(1));
-  if (Status status = verifier.wait(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(verifier.wait());
   for (const SplitInfo *split : {&manifest.train, &manifest.val})
     if (Result<std::vector<uint64_t>> index =
             readDocumentIndex(data.directory, *split);

@@ -122,8 +122,7 @@ std::string HostCommunicator::findCause() {
 
 /// Of a part, too: the ring algorithm sums all parts before it sends any.
 Status HostCommunicator::reduce(const Job &job) {
-  if (Status status = reducer->sum(job.data, job.count, job.type); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(reducer->sum(job.data, job.count, job.type));
   const float share = 1.0f / float(size());
   if (job.type == DataType::F32) {
     auto *data = static_cast<float *>(job.data);

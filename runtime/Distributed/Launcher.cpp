@@ -239,10 +239,8 @@ static Status makePipe(int ends[2]) {
 Status Attempt::startRank(int rank, const std::vector<std::string> &command,
                           const std::vector<std::string> &environment) {
   int out[2], err[2];
-  if (Status status = makePipe(out); !status)
-    return status;
-  if (Status status = makePipe(err); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(makePipe(out));
+  NSA_RETURN_IF_ERROR(makePipe(err));
   std::vector<char *> arguments = pointersTo(command);
   std::vector<char *> variables = pointersTo(environment);
   pid_t parent = ::getpid();
@@ -280,21 +278,17 @@ Status Attempt::makeIdentity() {
 }
 
 Status Attempt::start(const std::vector<std::string> &command) {
-  if (Status status = makeIdentity(); !status)
-    return status;
-  Result<uint16_t> port = findFreePort();
-  if (!port)
-    return port.takeError();
+  NSA_RETURN_IF_ERROR(makeIdentity());
+  NSA_ASSIGN_OR_RETURN(uint16_t port, findFreePort());
   int ends[2];
-  if (Status status = makePipe(ends); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(makePipe(ends));
   directoryPipe.fd = ends[0];
   // The one descriptor that a rank gets besides its output.
   ::fcntl(ends[1], F_SETFD, 0);
   Status started;
   for (int rank = 0; rank < options.ranks && started; ++rank) {
     started = startRank(rank, command,
-                        makeEnvironment(rank, *port, rank == 0 ? ends[1] : -1));
+                        makeEnvironment(rank, port, rank == 0 ? ends[1] : -1));
     if (rank == 0)
       ::close(ends[1]);
   }
@@ -414,10 +408,8 @@ static Result<int> launchAll(const LaunchOptions &options,
   std::string directory;
   for (int restarts = 0;; ++restarts) {
     Attempt attempt(options, signals, output);
-    if (Status status = attempt.start(
-            directory.empty() ? options.command : options.resume(directory));
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(attempt.start(
+        directory.empty() ? options.command : options.resume(directory)));
     attempt.wait();
     if (!attempt.runDirectory().empty())
       directory = attempt.runDirectory();

@@ -187,25 +187,18 @@ static Status checkTrust(const RankEnvironment &environment,
 
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Mistake;
-  Result<std::vector<ResolvedAddress>> addresses = resolve(environment.address);
-  if (!addresses)
-    return addresses.takeError();
-  if (Status status = checkTrust(environment, *addresses, options); !status)
-    return status;
+  NSA_ASSIGN_OR_RETURN(std::vector<ResolvedAddress> addresses,
+                       resolve(environment.address));
+  NSA_RETURN_IF_ERROR(checkTrust(environment, addresses, options));
   if (environment.rank == 0) {
-    Result<std::unique_ptr<StoreServer>> started =
-        StoreServer::start(environment.address, environment.port,
-                           environment.size, options.identity);
-    if (!started)
-      return started.takeError();
-    server = std::move(*started);
+    NSA_ASSIGN_OR_RETURN(
+        server, StoreServer::start(environment.address, environment.port,
+                                   environment.size, options.identity));
   }
-  Result<std::unique_ptr<StoreClient>> connected = StoreClient::connect(
-      environment.address, environment.port, environment.rank, environment.size,
-      options.timeout, &failure, options.identity);
-  if (!connected)
-    return connected.takeError();
-  store = std::move(*connected);
+  NSA_ASSIGN_OR_RETURN(
+      store, StoreClient::connect(environment.address, environment.port,
+                                  environment.rank, environment.size,
+                                  options.timeout, &failure, options.identity));
   ownGroup = std::make_unique<StoreProcessGroup>(*store, options.timeout);
   // All are there before a library waits for them in its own way.
   Result<std::vector<std::string>> all = exchange("start", "");
@@ -214,29 +207,26 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
     return {};
   // A machine may know its own name as such an address only.
   bool isUnreachable =
-      environment.localSize < environment.size && areLoopback(*addresses);
+      environment.localSize < environment.size && areLoopback(addresses);
   return Error{all.message() +
                (isUnreachable ? "; MASTER_ADDR '" + environment.address +
-                                    "' is " + addressList(*addresses) +
+                                    "' is " + addressList(addresses) +
                                     " here, which other machines cannot reach"
                               : "")};
 }
 
 Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Mistake;
-  if (Status status = checkReducer(options.plugin); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkReducer(options.plugin));
   ReducerOptions reducer;
   reducer.rank = environment.rank;
   reducer.size = environment.size;
   reducer.address = store->localAddress();
   reducer.timeout = options.timeout;
   failure = StoreFailure::Loss;
-  Result<std::unique_ptr<Reducer>> opened =
-      connectReducer(*store, options.plugin, reducer);
-  if (!opened)
-    return opened.takeError();
-  reductions = std::make_unique<HostCommunicator>(std::move(*opened), *store,
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Reducer> opened,
+                       connectReducer(*store, options.plugin, reducer));
+  reductions = std::make_unique<HostCommunicator>(std::move(opened), *store,
                                                   options.timeout);
   return {};
 }
@@ -293,13 +283,11 @@ Status Ranks::synchronizeStatus(const std::string &name, const Status &own,
 }
 
 Status Ranks::checkSame(const std::string &what, const std::string &text) {
-  Result<std::vector<std::string>> all = exchange(what, text);
-  if (!all)
-    return Error{all.message()};
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> all, exchange(what, text));
   for (int rank = 1; rank < environment.size; ++rank)
-    if (const std::string &other = (*all)[size_t(rank)]; other != (*all)[0])
+    if (const std::string &other = all[size_t(rank)]; other != all[0])
       return Error{"rank " + std::to_string(rank) + " has " + what + " " +
-                   other + ", rank 0 has " + (*all)[0]};
+                   other + ", rank 0 has " + all[0]};
   return {};
 }
 

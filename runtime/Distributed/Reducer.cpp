@@ -28,11 +28,9 @@ Status checkReducer(const std::string &plugin) {
 
 Result<std::unique_ptr<Reducer>> openReducer(const std::string &plugin,
                                              const ReducerOptions &options) {
-  Result<CreateReducer> create = openPlugin(plugin);
-  if (!create)
-    return create.takeError();
+  NSA_ASSIGN_OR_RETURN(CreateReducer create, openPlugin(plugin));
   std::string error;
-  std::unique_ptr<Reducer> reducer((*create)(reducerVersion, options, error));
+  std::unique_ptr<Reducer> reducer(create(reducerVersion, options, error));
   if (!reducer)
     return Error{error};
   return reducer;

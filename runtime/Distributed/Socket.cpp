@@ -68,11 +68,9 @@ static bool isEveryInterface(const addrinfo &at) {
 }
 
 Result<std::vector<ResolvedAddress>> resolve(const std::string &address) {
-  Result<Addresses> found = lookUp(address, 0);
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, 0));
   std::vector<ResolvedAddress> all;
-  for (const addrinfo *at = found->get(); at; at = at->ai_next)
+  for (const addrinfo *at = found.get(); at; at = at->ai_next)
     all.push_back({numericHost(at->ai_addr, at->ai_addrlen), isLoopback(*at)});
   return all;
 }
@@ -144,15 +142,13 @@ static Status listenAtEach(const Addresses &found, uint16_t port,
 }
 
 Result<std::vector<int>> listenAt(const std::string &address, uint16_t port) {
-  Result<Addresses> found = lookUp(address, port);
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, port));
   std::string name = place(address, port);
   if (Result<std::vector<ResolvedAddress>> resolved = resolve(address))
     if (std::string list = addressList(*resolved); list != address)
       name += " (" + list + ")";
   std::vector<int> listeners;
-  if (Status status = listenAtEach(*found, port, name, listeners); !status) {
+  if (Status status = listenAtEach(found, port, name, listeners); !status) {
     for (int fd : listeners)
       ::close(fd);
     return Error{status.message()};
@@ -206,10 +202,8 @@ Result<int> connectTo(const std::string &address, uint16_t port,
                       std::chrono::milliseconds timeout) {
   auto end = std::chrono::steady_clock::now() + timeout;
   while (true) {
-    Result<Addresses> found = lookUp(address, port);
-    if (!found)
-      return found.takeError();
-    for (const addrinfo *at = found->get(); at; at = at->ai_next) {
+    NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, port));
+    for (const addrinfo *at = found.get(); at; at = at->ai_next) {
       int fd = ::socket(at->ai_family,
                         at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                         at->ai_protocol);
@@ -238,11 +232,9 @@ void sendAtOnce(int fd) {
 }
 
 Result<uint16_t> findFreePort() {
-  Result<std::vector<int>> listeners = listenAt("127.0.0.1", 0);
-  if (!listeners)
-    return listeners.takeError();
-  uint16_t port = boundPortOf(listeners->front());
-  for (int fd : *listeners)
+  NSA_ASSIGN_OR_RETURN(std::vector<int> listeners, listenAt("127.0.0.1", 0));
+  uint16_t port = boundPortOf(listeners.front());
+  for (int fd : listeners)
     ::close(fd);
   return port;
 }

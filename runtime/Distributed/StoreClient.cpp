@@ -46,11 +46,9 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
   };
   while (true) {
     kind = StoreFailure::Loss;
-    Result<int> fd = connectTo(address, port, left());
-    if (!fd)
-      return fd.takeError();
-    sendAtOnce(*fd);
-    std::unique_ptr<StoreClient> client(new StoreClient(*fd, rank, size));
+    NSA_ASSIGN_OR_RETURN(int fd, connectTo(address, port, left()));
+    sendAtOnce(fd);
+    std::unique_ptr<StoreClient> client(new StoreClient(fd, rank, size));
     Status status = client->introduce(address, port, identity, left());
     if (status) {
       client->heart =
@@ -72,8 +70,7 @@ Status StoreClient::introduce(const std::string &address, uint16_t port,
                               const RunIdentity &identity,
                               Milliseconds timeout) {
   std::string at = address + ":" + std::to_string(port);
-  if (Status known = authenticate(at, identity.token, timeout); !known)
-    return known;
+  NSA_RETURN_IF_ERROR(authenticate(at, identity.token, timeout));
   limit = wire::maxBytes;
   Result<std::string> answer = ask(wire::Writer(Kind::Hello)
                                        .number(uint64_t(ownRank))
@@ -111,16 +108,14 @@ Status StoreClient::authenticate(const std::string &at,
                                 " is set for this rank, but not for rank 0, "
                                 "which serves the store at " +
                                 at};
-  Result<std::string> own = randomBytes(nonceBytes);
-  if (!own)
-    return own.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string own, randomBytes(nonceBytes));
   Result<std::string> answer =
       ask(wire::Writer(Kind::Proof)
-              .text(*own)
-              .text(proveToken(token, Prover::Rank, nonce, *own))
+              .text(own)
+              .text(proveToken(token, Prover::Rank, nonce, own))
               .finish(),
           timeout);
-  std::string expected = proveToken(token, Prover::Store, nonce, *own);
+  std::string expected = proveToken(token, Prover::Store, nonce, own);
   if (answer && equalInConstantTime(wire::Reader(*answer).text(), expected))
     return {};
   if (!answer && fd < 0)

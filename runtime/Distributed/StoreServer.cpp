@@ -147,12 +147,9 @@ uint16_t StoreServer::port() const { return impl->port(); }
 Result<std::unique_ptr<StoreServer>>
 StoreServer::start(const std::string &address, uint16_t port, int size,
                    const RunIdentity &identity) {
-  Result<std::vector<int>> listeners = listenAt(address, port);
-  if (!listeners)
-    return listeners.takeError();
-  auto impl = std::make_unique<Impl>(std::move(*listeners), size, identity);
-  if (Status status = impl->startThread(); !status)
-    return Error{status.message()};
+  NSA_ASSIGN_OR_RETURN(std::vector<int> listeners, listenAt(address, port));
+  auto impl = std::make_unique<Impl>(std::move(listeners), size, identity);
+  NSA_RETURN_IF_ERROR(impl->startThread());
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
 }
 

@@ -84,12 +84,10 @@ Status Generator::bind() {
 
 Result<Generator> Generator::create(Program program) {
   Generator generator(std::move(program));
-  if (Status status = generator.bind(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(generator.bind());
   if (const EntryInfo *prepare =
           generator.model.findEntry(training::prepareEntry))
-    if (Status status = generator.model.run(*prepare); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(generator.model.run(*prepare));
   return generator;
 }
 
@@ -136,12 +134,10 @@ Status Generator::run(const EntryInfo &entry) {
       lastLogits[size_t(row)] = kept;
     }
   }
-  if (Status status = model.run(entry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(model.run(entry));
   for (int64_t row = 0; row < rows; ++row)
     if (positions.as<int32_t>()[row] >= 0)
-      if (Status status = takeLogits(row); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(takeLogits(row));
   return {};
 }
 
@@ -185,8 +181,7 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
   // step: as many steps take about as long.
   constexpr int64_t stepsOfPrefill = 16;
   if (longest * stepsOfPrefill >= promptLength)
-    if (Status status = fill(prompts); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(fill(prompts));
   std::vector<int32_t> ids(static_cast<size_t>(rows));
   for (;;) {
     bool isDone = true;
@@ -198,8 +193,7 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
     }
     if (isDone)
       return {};
-    if (Status status = append(ids); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(append(ids));
   }
 }
 

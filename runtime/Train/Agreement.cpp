@@ -7,11 +7,10 @@ namespace nsa {
 
 Status checkModelConfig(const RunConfig &config,
                         const std::string &modelConfig) {
-  Result<RunConfig> compiled =
-      parseModelConfig(modelConfig, "the artefact's configuration");
-  if (!compiled)
-    return compiled.takeError();
-  for (const ConfigDifference &found : compareConfigs(*compiled, config))
+  NSA_ASSIGN_OR_RETURN(
+      RunConfig compiled,
+      parseModelConfig(modelConfig, "the artefact's configuration"));
+  for (const ConfigDifference &found : compareConfigs(compiled, config))
     if (isModelKey(*found.field))
       return Error{found.field->path() + " is " + found.after +
                    ", the artefact was compiled from a model with " +
@@ -42,22 +41,15 @@ static Status checkDevice(const std::string &device,
 }
 
 Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
-  if (Status status =
-          checkDevice(config.runtime.device, artifact->target()->str());
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(
+      checkDevice(config.runtime.device, artifact->target()->str()));
   const auto *carried = artifact->model_config();
   if (carried && carried->size() > 0)
-    if (Status status = checkModelConfig(config, carried->str()); !status)
-      return status;
-  if (Status status = checkOption(artifact, "precision", "runtime.precision",
-                                  config.runtime.precision);
-      !status)
-    return status;
-  if (Status status = checkOption(artifact, "optimizer", "train.optimizer",
-                                  config.train.optimizer);
-      !status)
-    return status;
+    NSA_RETURN_IF_ERROR(checkModelConfig(config, carried->str()));
+  NSA_RETURN_IF_ERROR(checkOption(artifact, "precision", "runtime.precision",
+                                  config.runtime.precision));
+  NSA_RETURN_IF_ERROR(checkOption(artifact, "optimizer", "train.optimizer",
+                                  config.train.optimizer));
   return checkOption(artifact, "recompute", "runtime.gradient_checkpointing",
                      config.runtime.gradientCheckpointing);
 }

@@ -31,8 +31,7 @@ static Status saveTensors(const std::string &folder, const std::string &file,
   for (const TensorView &tensor : model.tensors()) {
     if (fileOf(tensor, model, rank) != file)
       continue;
-    if (Status status = model.toHost(tensor); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(model.toHost(tensor));
     tensors.push_back({tensor.name, safetensorsType(tensor.type), tensor.shape,
                        tensor.data, tensor.bytes});
     std::string found = findNonFinite(tensors.back());
@@ -44,10 +43,9 @@ static Status saveTensors(const std::string &folder, const std::string &file,
   }
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
   if (file == shareFile(rank)) {
-    Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
-    if (!ranges)
-      return ranges.takeError();
-    metadata[rangesMember] = printStateRanges(*ranges);
+    NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges,
+                         model.stateRanges(rank));
+    metadata[rangesMember] = printStateRanges(ranges);
   }
   return writeSafetensors(folder + "/" + file, tensors, metadata);
 }
@@ -56,13 +54,9 @@ static Status writeFolder(const std::string &folder, const Model &model,
                           const TrainState &state, const RunConfig &config,
                           const std::string &tokenizer, SaveFailure &failure) {
   for (const char *file : {modelFile, optimizerFile})
-    if (Status status = saveTensors(folder, file, model, /*rank=*/0, failure);
-        !status)
-      return status;
-  if (Status status = writeFileAtomically(folder + "/" + configFile,
-                                          printConfigYaml(config));
-      !status)
-    return status;
+    NSA_RETURN_IF_ERROR(saveTensors(folder, file, model, /*rank=*/0, failure));
+  NSA_RETURN_IF_ERROR(
+      writeFileAtomically(folder + "/" + configFile, printConfigYaml(config)));
   Json json;
   json["format"] = stateFormat;
   json["step"] = state.step;
@@ -76,19 +70,15 @@ static Status writeFolder(const std::string &folder, const Model &model,
   writeHistory(state.history, json);
   std::vector<std::string> files = {modelFile, optimizerFile, configFile};
   if (!tokenizer.empty()) {
-    if (Status status =
-            writeFileAtomically(folder + "/" + tokenizerFile, tokenizer);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        writeFileAtomically(folder + "/" + tokenizerFile, tokenizer));
     files.push_back(tokenizerFile);
   }
   for (int rank = 0; rank < model.sharingRanks(); ++rank)
     files.push_back(shareFile(rank));
   for (const std::string &file : files) {
-    Result<uint64_t> hash = hashFile(folder + "/" + file);
-    if (!hash)
-      return hash.takeError();
-    json["xxh3"][file] = toHex(*hash);
+    NSA_ASSIGN_OR_RETURN(uint64_t hash, hashFile(folder + "/" + file));
+    json["xxh3"][file] = toHex(hash);
   }
   json[stateHashMember] = toHex(hashBytes(jsonText(json)));
   return writeFileAtomically(folder + "/" + stateFile,

@@ -24,27 +24,23 @@ using Json = nlohmann::ordered_json;
 static Status loadTensors(const std::string &folder, const std::string &file,
                           const Model &model, int rank) {
   std::string path = folder + "/" + file;
-  Result<SafetensorsFile> saved = SafetensorsFile::open(path);
-  if (!saved)
-    return saved.takeError();
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile saved, SafetensorsFile::open(path));
   size_t used = 0;
   for (const TensorView &tensor : model.tensors()) {
     if (fileOf(tensor, model, rank) != file)
       continue;
-    const SafeTensor *source = saved->find(tensor.name);
+    const SafeTensor *source = saved.find(tensor.name);
     if (!source)
       return Error{"'" + path + "' has no tensor '" + tensor.name + "'"};
     if (std::string text = findDifference(*source, tensor); !text.empty())
       return Error{"tensor '" + tensor.name + "' of '" + path + "' is " + text};
-    if (Status status = saved->read(*source, tensor.data); !status)
-      return status;
-    if (Status status = model.toDevice(tensor); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(saved.read(*source, tensor.data));
+    NSA_RETURN_IF_ERROR(model.toDevice(tensor));
     ++used;
   }
-  if (used != saved->tensors().size())
+  if (used != saved.tensors().size())
     return Error{"'" + path + "' has " +
-                 std::to_string(saved->tensors().size()) +
+                 std::to_string(saved.tensors().size()) +
                  " tensors, the artefact has " + std::to_string(used)};
   return {};
 }
@@ -120,8 +116,7 @@ static Result<StateFile> loadState(const std::string &path) {
     StateFile found;
     found.isSealed = checkSeal(json);
     found.state = readState(json);
-    if (Status status = checkFolder(path, found.state); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(checkFolder(path, found.state));
     const Json &hashes = json.at("xxh3");
     for (const char *file : {modelFile, optimizerFile, configFile})
       found.files.emplace_back(file, readHash(hashes.at(file)));
@@ -145,14 +140,10 @@ Result<TrainState> readTrainState(const std::string &checkpoint) {
 
 /// Refuses values from which no run can go on.
 static Status checkFinite(const std::string &name) {
-  Result<SafetensorsFile> file = SafetensorsFile::open(name);
-  if (!file)
-    return file.takeError();
-  Result<std::string> found = file->findNonFinite();
-  if (!found)
-    return found.takeError();
-  if (!found->empty())
-    return Error{"'" + name + "' has a value that is not finite: " + *found};
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(name));
+  NSA_ASSIGN_OR_RETURN(std::string found, file.findNonFinite());
+  if (!found.empty())
+    return Error{"'" + name + "' has a value that is not finite: " + found};
   return {};
 }
 
@@ -170,12 +161,10 @@ Result<RunConfig> readCheckpointConfig(const std::string &checkpoint,
 
 Result<bool> hasModelOf(const std::string &checkpoint, int64_t step,
                         const RunConfig &config) {
-  Result<RunConfig> then = readCheckpointConfig(checkpoint, step);
-  if (!then)
-    return then.takeError();
+  NSA_ASSIGN_OR_RETURN(RunConfig then, readCheckpointConfig(checkpoint, step));
   RunConfig now = withStage(config, findStage(config, step));
-  return then->train.seqLen == now.train.seqLen &&
-         printModelJson(*then) == printModelJson(now);
+  return then.train.seqLen == now.train.seqLen &&
+         printModelJson(then) == printModelJson(now);
 }
 
 /// The steps of a run and their batches, such as "15 steps of 6".
@@ -213,21 +202,17 @@ static Status checkState(const std::string &path, const TrainState &state,
 }
 
 Status checkpoint::checkHash(const std::string &name, uint64_t expected) {
-  Result<uint64_t> hash = hashFile(name);
-  if (!hash)
-    return hash.takeError();
-  if (*hash != expected)
-    return Error{"'" + name + "' is damaged: its hash is " + toHex(*hash) +
+  NSA_ASSIGN_OR_RETURN(uint64_t hash, hashFile(name));
+  if (hash != expected)
+    return Error{"'" + name + "' is damaged: its hash is " + toHex(hash) +
                  ", the checkpoint says " + toHex(expected)};
   return {};
 }
 
 Result<uint64_t> checkpoint::savedHash(const std::string &folder,
                                        const std::string &file) {
-  Result<StateFile> found = loadState(folder);
-  if (!found)
-    return found.takeError();
-  for (const auto &[name, hash] : found->files)
+  NSA_ASSIGN_OR_RETURN(StateFile found, loadState(folder));
+  for (const auto &[name, hash] : found.files)
     if (name == file)
       return hash;
   return Error{"'" + folder + "/" + stateFile + "' has no hash of '" + file +
@@ -235,29 +220,23 @@ Result<uint64_t> checkpoint::savedHash(const std::string &folder,
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
-  Result<StateFile> found = loadState(path);
-  if (!found)
-    return found.takeError();
-  for (const auto &[file, expected] : found->files) {
+  NSA_ASSIGN_OR_RETURN(StateFile found, loadState(path));
+  for (const auto &[file, expected] : found.files) {
     std::string name = path + "/" + file;
-    if (Status status = checkHash(name, expected); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(checkHash(name, expected));
     if (isTensorFile(file))
-      if (Status status = checkFinite(name); !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(checkFinite(name));
   }
-  Result<RunConfig> config = readCheckpointConfig(path, found->state.step);
-  if (!config)
-    return config.takeError();
+  NSA_ASSIGN_OR_RETURN(RunConfig config,
+                       readCheckpointConfig(path, found.state.step));
   // Before there was a history, all steps were alike.
-  TrainState &state = found->state;
+  TrainState &state = found.state;
   if (state.history.data.empty())
     state.history.setData(0, state.dataDigest);
   if (state.history.batches.empty())
-    state.history.setBatch(0, 0, config->train.batchSize);
-  if (Status status = checkState(path, state, *config); !status)
-    return Error{status.message()};
-  return Checkpoint{path, state, std::move(*config), found->isSealed};
+    state.history.setBatch(0, 0, config.train.batchSize);
+  NSA_RETURN_IF_ERROR(checkState(path, state, config));
+  return Checkpoint{path, state, std::move(config), found.isSealed};
 }
 
 Status Checkpoint::restore(const Model &model, int rank) const {
@@ -265,8 +244,7 @@ Status Checkpoint::restore(const Model &model, int rank) const {
   if (model.sharingRanks() > 0)
     files.push_back(shareFile(rank));
   for (const std::string &file : files)
-    if (Status status = loadTensors(path, file, model, rank); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(loadTensors(path, file, model, rank));
   return {};
 }
 

@@ -32,8 +32,7 @@ Result<std::vector<std::string>> returnTo(const std::string &checkpoint) {
   // First `latest`: should this break off, the next resume ends the work.
   Result<std::string> named = readFile(latest);
   if (!named || *named != name + "\n")
-    if (Status status = writeFileAtomically(latest, name + "\n"); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(writeFileAtomically(latest, name + "\n"));
   for (const auto &[step, path] : listCheckpoints(root)) {
     if (step <= stepOf(name))
       continue;
@@ -46,8 +45,7 @@ Result<std::vector<std::string>> returnTo(const std::string &checkpoint) {
     moved.push_back(aside.string());
   }
   if (!moved.empty())
-    if (Status status = syncDirectory(root); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(syncDirectory(root));
   return moved;
 }
 
@@ -68,10 +66,8 @@ Status checkInRun(const std::string &checkpoint) {
                  checkpointsFolder + "' folder of a run" + rule};
   std::string run = runOf(checkpoint);
   for (const char *file : {"config.json", "env.json"}) {
-    Result<bool> there = fileExists(run + "/" + file);
+    NSA_ASSIGN_OR_RETURN(bool there, fileExists(run + "/" + file));
     if (!there)
-      return there.takeError();
-    if (!*there)
       return Error{"cannot resume from '" + checkpoint + "': '" + run +
                    "' is no run, it has no " + file + rule};
   }
@@ -86,10 +82,8 @@ static Result<std::string> fullPath(const std::string &path) {
     return Error{"cannot find '" + path + "': " + code.message()};
   if (!full.has_filename() && full.has_relative_path())
     full = full.parent_path();
-  Result<bool> there = fileExists(full.string());
-  if (!there)
-    return there.takeError();
-  if (int64_t step = stepOf(full.filename().string()); !*there && step >= 0)
+  NSA_ASSIGN_OR_RETURN(bool there, fileExists(full.string()));
+  if (int64_t step = stepOf(full.filename().string()); !there && step >= 0)
     full.replace_filename(folderName(step));
   return full.string();
 }
@@ -105,15 +99,11 @@ static Result<std::vector<std::string>>
 checkpointsInForce(const std::string &root) {
   std::string latest = root + "/" + latestFile;
   std::vector<std::string> paths;
-  Result<bool> there = fileExists(latest);
-  if (!there)
-    return there.takeError();
+  NSA_ASSIGN_OR_RETURN(bool there, fileExists(latest));
   int64_t before = std::numeric_limits<int64_t>::max();
-  if (*there) {
-    Result<std::string> text = readFile(latest);
-    if (!text)
-      return text.takeError();
-    std::string name = text->substr(0, text->find('\n'));
+  if (there) {
+    NSA_ASSIGN_OR_RETURN(std::string text, readFile(latest));
+    std::string name = text.substr(0, text.find('\n'));
     before = stepOf(name);
     if (before < 0)
       return Error{"'" + latest + "' names no checkpoint: '" + name + "'"};
@@ -123,11 +113,9 @@ checkpointsInForce(const std::string &root) {
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry)
     if (entry->first < before)
       paths.push_back(entry->second.string());
-  if (*there && paths.size() == 1) {
-    Result<bool> named = fileExists(paths.front());
+  if (there && paths.size() == 1) {
+    NSA_ASSIGN_OR_RETURN(bool named, fileExists(paths.front()));
     if (!named)
-      return named.takeError();
-    if (!*named)
       return Error{"'" + latest + "' names '" +
                    fs::path(paths.front()).filename().string() +
                    "', which is missing, and there is none before it"};
@@ -148,10 +136,8 @@ static Result<FoundCheckpoint> takeGood(const std::string &root,
                                         int64_t most) {
   FoundCheckpoint found;
   std::string bad;
-  Result<bool> named = fileExists(root + "/" + latestFile);
+  NSA_ASSIGN_OR_RETURN(bool named, fileExists(root + "/" + latestFile));
   if (!named)
-    return named.takeError();
-  if (!*named)
     found.warnings.push_back("'" + root + "/" + latestFile +
                              "' is missing, the newest good checkpoint beside "
                              "it is taken");
@@ -164,30 +150,25 @@ static Result<FoundCheckpoint> takeGood(const std::string &root,
     }
     bad += (bad.empty() ? "" : "; ") + opened.message();
     found.warnings.push_back("skipped a bad checkpoint: " + opened.message());
-    if (int64_t(found.warnings.size()) - (*named ? 0 : 1) > most && most > 0)
+    if (int64_t(found.warnings.size()) - (named ? 0 : 1) > most && most > 0)
       break;
   }
   return Error{"no good checkpoint in '" + root + "': " + bad};
 }
 
 Result<FoundCheckpoint> findCheckpoint(const std::string &path, int64_t most) {
-  Result<std::string> full = fullPath(path);
-  if (!full)
-    return full.takeError();
-  const std::string &clean = *full;
-  Result<bool> itself = fileExists(clean + "/" + stateFile);
-  if (!itself)
-    return itself.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string full, fullPath(path));
+  const std::string &clean = full;
+  NSA_ASSIGN_OR_RETURN(bool itself, fileExists(clean + "/" + stateFile));
   FoundCheckpoint found;
   found.path = clean;
-  if (*itself)
+  if (itself)
     return found;
   for (const std::string &root : {clean + "/" + checkpointsFolder, clean}) {
-    Result<std::vector<std::string>> paths = checkpointsInForce(root);
-    if (!paths)
-      return paths.takeError();
-    if (!paths->empty())
-      return takeGood(root, *paths, most);
+    NSA_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                         checkpointsInForce(root));
+    if (!paths.empty())
+      return takeGood(root, paths, most);
   }
   if (Result<bool> there = fileExists(clean);
       there && *there && stepOf(fs::path(clean).filename().string()) >= 0)
@@ -224,14 +205,13 @@ static Result<SavedRun> inspectRun(const std::string &run,
                                    const CheckpointFilter &matches) {
   SavedRun saved;
   saved.root = run + "/" + checkpointsFolder;
-  Result<std::vector<std::string>> paths = checkpointsInForce(saved.root);
-  if (!paths)
-    return paths.takeError();
-  saved.paths = *paths;
-  if (paths->empty())
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                       checkpointsInForce(saved.root));
+  saved.paths = paths;
+  if (paths.empty())
     return saved;
   std::string problem;
-  for (const std::string &path : *paths) {
+  for (const std::string &path : paths) {
     Result<TrainState> state = readTrainState(path);
     Result<bool> isMatch =
         state ? matches(path, *state) : Result<bool>(state.takeError());

@@ -21,10 +21,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
   snapshot->identity = model.hash();
   snapshot->numSharing = model.sharingRanks();
   if (snapshot->numSharing > 0) {
-    Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
-    if (!ranges)
-      return ranges.takeError();
-    snapshot->ranges = std::move(*ranges);
+    NSA_ASSIGN_OR_RETURN(snapshot->ranges, model.stateRanges(rank));
   }
   uint64_t bytes = 0;
   for (const TensorView &tensor : model.tensors()) {
@@ -36,15 +33,11 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
   }
   bool copies = !model.hostIsCopy();
   if (copies && memory.size() < bytes) {
-    Result<PageMemory> larger = PageMemory::allocate(bytes);
-    if (!larger)
-      return larger.takeError();
-    memory = std::move(*larger);
+    NSA_ASSIGN_OR_RETURN(memory, PageMemory::allocate(bytes));
   }
   uint64_t offset = 0;
   for (TensorView &view : snapshot->views) {
-    if (Status status = model.toHost(view); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.toHost(view));
     if (!copies)
       continue;
     std::memcpy(memory.data() + offset, view.data, view.bytes);
@@ -58,10 +51,7 @@ Status CheckpointWriter::start(const Model &model,
                                std::function<SaveResult(const Model &)> save,
                                int rank) {
   assert(!isBusy() && "one save at a time");
-  Result<std::unique_ptr<Snapshot>> taken = Snapshot::take(model, memory, rank);
-  if (!taken)
-    return Error{taken.message()};
-  snapshot = std::move(*taken);
+  NSA_ASSIGN_OR_RETURN(snapshot, Snapshot::take(model, memory, rank));
   goOn(std::move(save));
   return {};
 }

@@ -95,10 +95,7 @@ static Status chooseOptions(const CompileRequest &request,
   inputs.options = makeCompileOptions(config, target, options);
   if (ptxas.empty() || ptxas == "none")
     return {};
-  Result<uint64_t> hash = hashFile(ptxas);
-  if (!hash)
-    return Error{hash.message()};
-  inputs.assembler = *hash;
+  NSA_ASSIGN_OR_RETURN(inputs.assembler, hashFile(ptxas));
   return {};
 }
 
@@ -137,21 +134,14 @@ Result<std::string> nsa::compileConfig(const CompileRequest &request,
   if (!compiler)
     return compiler;
   CompileInputs inputs;
-  if (Status status = chooseOptions(request, config, variables, inputs);
-      !status)
-    return Error{status.message()};
-  Result<ArtifactCache> cache = ArtifactCache::open(variables);
-  if (!cache)
-    return cache.takeError();
+  NSA_RETURN_IF_ERROR(chooseOptions(request, config, variables, inputs));
+  NSA_ASSIGN_OR_RETURN(ArtifactCache cache, ArtifactCache::open(variables));
   std::vector<std::string> modelCommand;
   Result<std::string> model = makeModel(request, variables, modelCommand);
   if (!model)
     return model;
   inputs.model = *model;
-  Result<uint64_t> hash = hashFile(*compiler);
-  if (!hash)
-    return hash.takeError();
-  inputs.compiler = *hash;
+  NSA_ASSIGN_OR_RETURN(inputs.compiler, hashFile(*compiler));
 
   std::string name = fs::path(request.config).stem();
   auto compile = [&](const std::string &text,
@@ -160,14 +150,14 @@ Result<std::string> nsa::compileConfig(const CompileRequest &request,
     std::vector<std::string> command = {*compiler, text, "-o", artifact};
     command.insert(command.end(), inputs.options.begin(), inputs.options.end());
     say("compiling " + request.config + " (cached in " +
-        cache->entry(name, inputs) + ")\n  " + quoteCommand(modelCommand) +
+        cache.entry(name, inputs) + ")\n  " + quoteCommand(modelCommand) +
         " > " + quoteCommand({text}) + "\n  " + quoteCommand(command));
     if (Result<std::string> made = runProgram(command); !made)
       return Error{made.message()};
     say("compiled in " + secondsSince(start));
     return {};
   };
-  return cache->get(name, inputs, compile, say);
+  return cache.get(name, inputs, compile, say);
 }
 
 //===----------------------------------------------------------------------===//
@@ -197,17 +187,15 @@ Result<std::string> nsa::compileForRanks(const CompileRequest &request,
   }
   if (ranks.size() == 1)
     return status ? Result<std::string>(own) : Error{status.message()};
-  if (Status all = ranks.synchronizeStatus("the compilation", status, most);
-      !all)
-    return Error{all.message()};
-  Result<std::vector<std::string>> paths = ranks.exchange(
-      "the artefact", own.empty() ? "" : hostName() + "\n" + own);
-  if (!paths)
-    return paths.takeError();
+  NSA_RETURN_IF_ERROR(ranks.synchronizeStatus("the compilation", status, most));
+  NSA_ASSIGN_OR_RETURN(
+      std::vector<std::string> paths,
+      ranks.exchange("the artefact",
+                     own.empty() ? "" : hostName() + "\n" + own));
   if (!own.empty())
     return own;
   std::string prefix = hostName() + "\n";
-  for (const std::string &path : *paths)
+  for (const std::string &path : paths)
     if (path.rfind(prefix, 0) == 0)
       return path.substr(prefix.size());
   return Error{

@@ -11,10 +11,8 @@
 namespace nsa {
 
 Status Console::logTo(const std::string &path) {
-  Result<RecordFile> file = RecordFile::open(path);
-  if (!file)
-    return file.takeError();
-  log.emplace(std::move(*file));
+  NSA_ASSIGN_OR_RETURN(RecordFile file, RecordFile::open(path));
+  log.emplace(std::move(file));
   Status status = log->write(early);
   early.clear();
   return status;

@@ -32,12 +32,10 @@ static Status loadBatch(const TrainBinding &binding,
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t length = uint64_t(binding.seqLen);
   for (uint64_t row = 0; row < count; ++row) {
-    if (Status status =
-            data.read(windows[first + row], binding.tokens + row * length,
-                      binding.targets + row * length,
-                      binding.starts ? binding.starts + row * length : nullptr);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        data.read(windows[first + row], binding.tokens + row * length,
+                  binding.targets + row * length,
+                  binding.starts ? binding.starts + row * length : nullptr));
     keepPositions(binding.targets + row * length, binding.seqLen, positions);
   }
   std::fill(binding.tokens + count * length, binding.tokens + batch * length,
@@ -108,8 +106,7 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                        positions);
     if (!loaded)
       break;
-    if (Status status = model.run(training::evalEntry); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.run(training::evalEntry));
     const int32_t *targets = binding.targets;
     int64_t count =
         std::count_if(targets, targets + binding.microBatch * binding.seqLen,
@@ -117,20 +114,19 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     BatchLoss batchLoss = {count ? *binding.evalLoss : 0, uint32_t(count)};
     own.append(reinterpret_cast<const char *>(&batchLoss), sizeof batchLoss);
   }
-  Result<std::vector<std::string>> shares = ranks.exchange(
-      name, loaded ? readMark + own : unreadMark + loaded.message());
-  if (!shares)
-    return shares.takeError();
-  if (Status status = takeMarks(*shares); !status) {
+  NSA_ASSIGN_OR_RETURN(
+      std::vector<std::string> shares,
+      ranks.exchange(name,
+                     loaded ? readMark + own : unreadMark + loaded.message()));
+  if (Status status = takeMarks(shares); !status) {
     if (unreadable)
       *unreadable = true;
     return Error{status.message()};
   }
-  Result<std::vector<BatchLoss>> losses = interleave(*shares, batches);
-  if (!losses)
-    return losses.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<BatchLoss> losses,
+                       interleave(shares, batches));
   EvalResult result;
-  for (const BatchLoss &own : *losses) {
+  for (const BatchLoss &own : losses) {
     result.loss += double(own.loss) * double(own.targets);
     result.tokens += own.targets;
   }
@@ -147,10 +143,8 @@ Result<TextSize> measureText(const ValidationWindows &data,
                                                             starts = tokens;
   TextSize size;
   for (uint64_t window : windows) {
-    if (Status status =
-            data.read(window, tokens.data(), targets.data(), starts.data());
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(
+        data.read(window, tokens.data(), targets.data(), starts.data()));
     for (size_t i = 0; i < targets.size(); ++i) {
       size.targets += targets[i] >= 0;
       if (targets[i] < 0 || targets[i] >= tokenizer.size())

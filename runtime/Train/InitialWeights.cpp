@@ -16,11 +16,9 @@ namespace fs = std::filesystem;
 /// do not tell.
 static Result<std::vector<std::string>>
 compareModels(const std::string &folder, int64_t step, const RunConfig &now) {
-  Result<RunConfig> then = readCheckpointConfig(folder, step);
-  if (!then)
-    return then.takeError();
+  NSA_ASSIGN_OR_RETURN(RunConfig then, readCheckpointConfig(folder, step));
   std::vector<std::string> notes;
-  for (const ConfigDifference &found : compareConfigs(*then, now))
+  for (const ConfigDifference &found : compareConfigs(then, now))
     if (isModelKey(*found.field))
       notes.push_back("warning: the initial weights were trained with " +
                       found.field->path() + " " + found.before +
@@ -37,35 +35,24 @@ static Result<InitialWeights> findWeights(const std::string &from,
   fs::path full = fs::absolute(from, code).lexically_normal();
   if (!code && fs::is_regular_file(full, code)) {
     weights.file = full.string();
-    Result<uint64_t> hash = hashFile(weights.file);
-    if (!hash)
-      return hash.takeError();
-    weights.hash = *hash;
+    NSA_ASSIGN_OR_RETURN(uint64_t hash, hashFile(weights.file));
+    weights.hash = hash;
     return weights;
   }
-  Result<FoundCheckpoint> checkpoint =
-      findCheckpoint(from, config.train.keepCheckpoints);
-  if (!checkpoint)
-    return checkpoint.takeError();
-  weights.notes = checkpoint->warnings;
-  const std::string &folder = checkpoint->path;
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint checkpoint,
+                       findCheckpoint(from, config.train.keepCheckpoints));
+  weights.notes = checkpoint.warnings;
+  const std::string &folder = checkpoint.path;
   weights.file = folder + "/" + modelFile;
-  Result<uint64_t> hash = savedHash(folder, modelFile);
-  if (!hash)
-    return hash.takeError();
-  weights.hash = *hash;
-  if (!checkpoint->opened)
-    if (Status status = checkHash(weights.file, weights.hash); !status)
-      return Error{status.message()};
-  Result<TrainState> state = readTrainState(folder);
-  if (!state)
-    return state.takeError();
-  weights.tokenizerHash = state->tokenizerHash;
-  Result<std::vector<std::string>> found =
-      compareModels(folder, state->step, config);
-  if (!found)
-    return found.takeError();
-  weights.notes.insert(weights.notes.end(), found->begin(), found->end());
+  NSA_ASSIGN_OR_RETURN(uint64_t hash, savedHash(folder, modelFile));
+  weights.hash = hash;
+  if (!checkpoint.opened)
+    NSA_RETURN_IF_ERROR(checkHash(weights.file, weights.hash));
+  NSA_ASSIGN_OR_RETURN(TrainState state, readTrainState(folder));
+  weights.tokenizerHash = state.tokenizerHash;
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> found,
+                       compareModels(folder, state.step, config));
+  weights.notes.insert(weights.notes.end(), found.begin(), found.end());
   return weights;
 }
 
@@ -116,24 +103,21 @@ Result<InitialWeights> loadInitialWeights(const std::string &from,
   if (!located)
     return located;
   InitialWeights weights = std::move(*located);
-  Result<SafetensorsFile> saved = SafetensorsFile::open(weights.file);
-  if (!saved)
-    return saved.takeError();
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile saved,
+                       SafetensorsFile::open(weights.file));
   weights.notes.insert(weights.notes.begin(), "initial weights from " +
                                                   weights.file + " " +
                                                   toHex(weights.hash));
-  Result<std::string> found = saved->findNonFinite();
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string found, saved.findNonFinite());
   Status status;
-  if (!found->empty())
-    status = Error{"it has a value that is not finite: " + *found};
+  if (!found.empty())
+    status = Error{"it has a value that is not finite: " + found};
   if (status)
-    status = checkParameters(*saved, model, partial, weights.notes);
+    status = checkParameters(saved, model, partial, weights.notes);
   if (!status)
     return Error{"cannot begin with the weights of '" + weights.file +
                  "': " + status.message()};
-  if (status = copyParameters(*saved, model); !status)
+  if (status = copyParameters(saved, model); !status)
     return Error{status.message()};
   return weights;
 }

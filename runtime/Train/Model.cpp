@@ -16,8 +16,7 @@
 namespace nsa {
 
 Status ProgramModel::run(std::string_view entry) {
-  if (Status status = start(entry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(start(entry));
   return finish(entry);
 }
 
@@ -473,8 +472,7 @@ static std::vector<TensorView> gradientsInOrder(const Model &model) {
 
 Result<std::string> firstNonFiniteGradient(const Model &model) {
   for (const TensorView &tensor : gradientsInOrder(model)) {
-    if (Status status = model.toHost(tensor); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.toHost(tensor));
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
       if (!std::isfinite(elementAt(tensor, i))) {
         std::string place = model.origin(training::accumulateEntry, tensor);
@@ -489,8 +487,7 @@ Result<std::string> largestGradient(const Model &model) {
   std::string name;
   float largest = -1.0f;
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient)) {
-    if (Status status = model.toHost(tensor); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.toHost(tensor));
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
       if (float size = std::fabs(elementAt(tensor, i)); size > largest) {
         largest = size;

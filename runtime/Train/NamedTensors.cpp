@@ -73,8 +73,7 @@ std::string ParameterDifferences::describe() const {
 
 static Status copyTensor(const SafetensorsFile &file, const SafeTensor &source,
                          const TensorView &tensor, const Model &model) {
-  if (Status status = file.read(source, tensor.data); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(file.read(source, tensor.data));
   return model.toDevice(tensor);
 }
 
@@ -83,18 +82,15 @@ Status copyParameters(const SafetensorsFile &saved, const Model &model) {
     const SafeTensor *source = saved.find(tensor.name);
     if (!source || !findDifference(*source, tensor).empty())
       continue;
-    if (Status status = copyTensor(saved, *source, tensor, model); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(copyTensor(saved, *source, tensor, model));
   }
   return {};
 }
 
 Result<bool> hasParametersOf(const std::string &folder, const Model &model) {
-  Result<SafetensorsFile> saved =
-      SafetensorsFile::open(folder + "/" + modelFile);
-  if (!saved)
-    return saved.takeError();
-  return compareParameters(*saved, model).none();
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile saved,
+                       SafetensorsFile::open(folder + "/" + modelFile));
+  return compareParameters(saved, model).none();
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,10 +151,8 @@ static std::set<std::string> stateNames(const Model &model) {
 
 /// Takes in optimizer.safetensors.
 Status SavedStates::addWhole(const std::string &path, const Model &model) {
-  Result<SafetensorsFile> opened = SafetensorsFile::open(path);
-  if (!opened)
-    return opened.takeError();
-  files.push_back(std::move(*opened));
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
+  files.push_back(std::move(opened));
   std::map<std::string, TensorView> known;
   for (const TensorView &tensor : model.tensors())
     if (!tensor.state.empty())
@@ -182,10 +176,8 @@ Status SavedStates::addWhole(const std::string &path, const Model &model) {
 
 /// Takes in the file of a rank that shared states.
 Status SavedStates::addShare(const std::string &path) {
-  Result<SafetensorsFile> opened = SafetensorsFile::open(path);
-  if (!opened)
-    return opened.takeError();
-  files.push_back(std::move(*opened));
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
+  files.push_back(std::move(opened));
   const SafetensorsFile &file = files.back();
   auto text = file.metadata().find(rangesMember);
   if (text == file.metadata().end())
@@ -214,18 +206,13 @@ Status SavedStates::addShare(const std::string &path) {
 Result<SavedStates> SavedStates::open(const std::string &folder,
                                       const Model &model) {
   SavedStates states;
-  if (Status status = states.addWhole(folder + "/" + optimizerFile, model);
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(states.addWhole(folder + "/" + optimizerFile, model));
   for (int rank = 0;; ++rank) {
     std::string path = folder + "/" + shareFile(rank);
-    Result<bool> there = fileExists(path);
+    NSA_ASSIGN_OR_RETURN(bool there, fileExists(path));
     if (!there)
-      return there.takeError();
-    if (!*there)
       return std::move(states);
-    if (Status status = states.addShare(path); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(states.addShare(path));
   }
 }
 
@@ -242,11 +229,9 @@ Status SavedStates::read(const std::string &state, uint64_t first,
       break;
     uint64_t taken = std::min(count, source->second.count - skipped);
     const Source &from = source->second;
-    if (Status status = files[from.file].read(
-            *from.tensor, (from.offset + skipped) * sizeof(float),
-            taken * sizeof(float), out);
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(files[from.file].read(
+        *from.tensor, (from.offset + skipped) * sizeof(float),
+        taken * sizeof(float), out));
     first += taken;
     count -= taken;
     out += taken;
@@ -260,9 +245,7 @@ Status SavedStates::read(const std::string &state, uint64_t first,
 /// Fills the states that a rank keeps: all, or its part.
 static Status restoreStates(const SavedStates &saved, const Model &model,
                             int rank) {
-  Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
-  if (!ranges)
-    return ranges.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges, model.stateRanges(rank));
   for (const TensorView &tensor : model.tensors()) {
     if (tensor.state.empty())
       continue;
@@ -273,7 +256,7 @@ static Status restoreStates(const SavedStates &saved, const Model &model,
     // What is between the ranges is padding, which starts and stays 0.
     else
       std::fill_n(tensor.as<float>(), tensor.elements(), 0.0f);
-    for (const StateRange &range : *ranges)
+    for (const StateRange &range : ranges)
       if (status && range.tensor == tensor.name)
         status = saved.read(range.stateName(), range.first, range.count,
                             tensor.as<float>() + range.offset);
@@ -307,9 +290,7 @@ static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
     if (std::string text = findDifference(*source->second, tensor);
         !text.empty())
       return Error{"'" + tensor.name + "' of the checkpoint is " + text};
-    if (Status status = saved.readOther(*source->second, tensor, model);
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(saved.readOther(*source->second, tensor, model));
   }
   for (const auto &[name, tensor] : saved.otherState())
     if (!used.count(name))
@@ -321,22 +302,17 @@ static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
 Result<std::vector<std::string>> restoreByName(const std::string &folder,
                                                const Model &model, int rank) {
   std::string path = folder + "/" + modelFile;
-  Result<SafetensorsFile> saved = SafetensorsFile::open(path);
-  if (!saved)
-    return saved.takeError();
-  if (ParameterDifferences found = compareParameters(*saved, model);
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile saved, SafetensorsFile::open(path));
+  if (ParameterDifferences found = compareParameters(saved, model);
       !found.none())
     return Error{
         "cannot resume from '" + folder +
         "': its parameters are not the artefact's: " + found.describe()};
-  if (Status status = copyParameters(*saved, model); !status)
-    return Error{status.message()};
-  Result<SavedStates> states = SavedStates::open(folder, model);
-  if (!states)
-    return states.takeError();
-  if (Status status = restoreStates(*states, model, rank); !status)
+  NSA_RETURN_IF_ERROR(copyParameters(saved, model));
+  NSA_ASSIGN_OR_RETURN(SavedStates states, SavedStates::open(folder, model));
+  if (Status status = restoreStates(states, model, rank); !status)
     return Error{"cannot resume from '" + folder + "': " + status.message()};
-  return restoreState(*states, model);
+  return restoreState(states, model);
 }
 
 } // namespace nsa

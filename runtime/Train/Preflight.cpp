@@ -36,9 +36,8 @@ Result<std::optional<Tokenizer>> checkVocabulary(const Dataset &data,
 
 /// Checks the windows of one length.
 static Status checkWindows(const Dataset &data, int64_t seqLen) {
-  Result<TrainSampler> train = TrainSampler::create(data, seqLen, /*seed=*/0);
-  if (!train)
-    return Error{train.message()};
+  NSA_ASSIGN_OR_RETURN(TrainSampler train,
+                       TrainSampler::create(data, seqLen, /*seed=*/0));
   Result<ValidationWindows> val = ValidationWindows::create(data.val, seqLen);
   return val ? Status() : Error{val.message()};
 }

@@ -81,23 +81,13 @@ static Result<std::string> keepRows(const std::string &path,
 Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
                             int64_t lastStep) {
   std::string contents = header + "\n";
-  Result<bool> there = fileExists(path);
-  if (!there)
-    return there.takeError();
-  if (*there) {
-    Result<std::string> text = readFile(path, mostDataBytes);
-    if (!text)
-      return text.takeError();
-    Result<std::string> kept = keepRows(path, *text, header, lastStep);
-    if (!kept)
-      return kept.takeError();
-    contents = std::move(*kept);
+  NSA_ASSIGN_OR_RETURN(bool there, fileExists(path));
+  if (there) {
+    NSA_ASSIGN_OR_RETURN(std::string text, readFile(path, mostDataBytes));
+    NSA_ASSIGN_OR_RETURN(contents, keepRows(path, text, header, lastStep));
   }
-  if (Status status = writeFileAtomically(path, contents); !status)
-    return Error{status.message()};
-  Result<RecordFile> file = RecordFile::open(path);
-  if (!file)
-    return file.takeError();
+  NSA_RETURN_IF_ERROR(writeFileAtomically(path, contents));
+  NSA_ASSIGN_OR_RETURN(RecordFile file, RecordFile::open(path));
   std::vector<std::string> last;
   for (size_t end = contents.size(); last.size() < CsvLog::keptRows;) {
     // Every row ends with a newline, and so does the header before them.
@@ -108,7 +98,7 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
     end = begin;
   }
   std::reverse(last.begin(), last.end());
-  return CsvLog(std::move(*file), std::move(last));
+  return CsvLog(std::move(file), std::move(last));
 }
 
 Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }
@@ -135,17 +125,13 @@ RunDirectory::RunDirectory(std::string path, HeldDirectory held)
 }
 
 Result<RunDirectory> RunDirectory::hold(const std::string &path) {
-  Result<HeldDirectory> held = HeldDirectory::open(path);
-  if (!held)
-    return held.takeError();
-  return RunDirectory(path, std::move(*held));
+  NSA_ASSIGN_OR_RETURN(HeldDirectory held, HeldDirectory::open(path));
+  return RunDirectory(path, std::move(held));
 }
 
 Status RunDirectory::check() const {
-  Result<bool> there = held.isThere();
+  NSA_ASSIGN_OR_RETURN(bool there, held.isThere());
   if (!there)
-    return there.takeError();
-  if (!*there)
     return Error{"the run directory '" + folder +
                  "' was removed or renamed while the run wrote into it"};
   return {};

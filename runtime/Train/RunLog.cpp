@@ -17,11 +17,9 @@ using Json = nlohmann::ordered_json;
 
 /// Cuts off the line that a process which was killed did not end.
 static Status dropHalfLine(const std::string &path) {
-  Result<bool> there = fileExists(path);
-  if (!there)
-    return there.takeError();
+  NSA_ASSIGN_OR_RETURN(bool there, fileExists(path));
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!*there || !file || file.tellg() <= 0)
+  if (!there || !file || file.tellg() <= 0)
     return {};
   std::streamoff size = file.tellg(), kept = size;
   for (char last = 0; kept > 0; --kept) {
@@ -38,12 +36,9 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
                             int rank, int64_t lastValidation) {
   std::string heartbeats =
       directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl");
-  if (Status status = dropHalfLine(heartbeats); !status)
-    return Error{status.message()};
-  Result<RecordFile> heartbeat = RecordFile::open(heartbeats);
-  if (!heartbeat)
-    return heartbeat.takeError();
-  RunLog log(rank, std::move(*heartbeat));
+  NSA_RETURN_IF_ERROR(dropHalfLine(heartbeats));
+  NSA_ASSIGN_OR_RETURN(RecordFile heartbeat, RecordFile::open(heartbeats));
+  RunLog log(rank, std::move(heartbeat));
   if (rank != 0)
     return log;
   Result<CsvLog> training =
@@ -55,18 +50,14 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
       CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastValidation);
   if (!val)
     return val.takeError();
-  Result<EventFile> events =
-      EventFile::create(directory.file("tb"), wallClock(), lastStep + 1);
-  if (!events)
-    return events.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      EventFile events,
+      EventFile::create(directory.file("tb"), wallClock(), lastStep + 1));
   std::string path = directory.file("eval.jsonl");
-  if (Status status = dropHalfLine(path); !status)
-    return Error{status.message()};
-  Result<RecordFile> evaluations = RecordFile::open(path);
-  if (!evaluations)
-    return evaluations.takeError();
+  NSA_RETURN_IF_ERROR(dropHalfLine(path));
+  NSA_ASSIGN_OR_RETURN(RecordFile evaluations, RecordFile::open(path));
   log.tables.emplace(Tables{std::move(*training), std::move(*val),
-                            std::move(*events), std::move(*evaluations), path});
+                            std::move(events), std::move(evaluations), path});
   return log;
 }
 

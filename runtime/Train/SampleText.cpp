@@ -94,13 +94,11 @@ private:
 /// The tokens that are new, one at a time.
 Status NextLogits::decode(const std::vector<int32_t> &tokens) {
   if (known == 0 && model.hasEntry(training::prepareEntry))
-    if (Status status = model.run(training::prepareEntry); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(model.run(training::prepareEntry));
   for (; known < tokens.size(); ++known) {
     *binding.sampleToken = tokens[known];
     *binding.samplePosition = int32_t(known);
-    if (Status status = model.run(training::decodeEntry); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(model.run(training::decodeEntry));
   }
   return {};
 }
@@ -122,9 +120,7 @@ Status NextLogits::runWhole(const std::vector<int32_t> &tokens) {
 
 Status NextLogits::read(const std::vector<int32_t> &tokens,
                         std::vector<float> &logits) {
-  if (Status status = binding.decodes() ? decode(tokens) : runWhole(tokens);
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(binding.decodes() ? decode(tokens) : runWhole(tokens));
   for (size_t token = 0; token < logits.size(); ++token) {
     logits[token] =
         elementAt(binding.logits, row * size_t(binding.vocab) + token);
@@ -157,9 +153,8 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
   if (binding.vocab < tokenizer.size())
     return Error{"samples have " + std::to_string(tokenizer.size()) +
                  " tokens, the model has " + std::to_string(binding.vocab)};
-  Result<std::vector<int32_t>> tokens = tokenizer.encode(options.prompt);
-  if (!tokens)
-    return tokens.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                       tokenizer.encode(options.prompt));
   const std::vector<int32_t> silent = findSilent(tokenizer, options.end);
   NextLogits next(model, binding);
   TokenSampler sampler(options.sampling, tokenizer.size());
@@ -169,17 +164,16 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
   const size_t wanted = sample.text.size() + size_t(options.count);
   while (sample.text.size() < wanted && keepGoing()) {
     sample.isFull =
-        binding.decodes() && int64_t(tokens->size()) > binding.sampleContext;
+        binding.decodes() && int64_t(tokens.size()) > binding.sampleContext;
     if (sample.isFull)
       break;
-    if (Status status = next.read(*tokens, logits); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(next.read(tokens, logits));
     for (int32_t token : silent)
       logits[size_t(token)] = -std::numeric_limits<float>::infinity();
     int32_t token = sampler.choose(logits.data(), random.uniform());
     if (token == options.end)
       break;
-    tokens->push_back(token);
+    tokens.push_back(token);
     sample.text += tokenizer.bytesOf(token);
   }
   return sample;

@@ -91,8 +91,7 @@ Status RangeFinder::collect() {
     for (const artifact::Command *command : *entry->commands())
       if (const auto *copy = command->action_as_Copy())
         if (copy->part() == artifact::CopyPart::Out)
-          if (Status status = add(*copy); !status)
-            return status;
+          NSA_RETURN_IF_ERROR(add(*copy));
   }
   for (const artifact::Tensor *tensor : *root.tensors()) {
     if (!tensor->state())
@@ -171,11 +170,9 @@ void RangeFinder::addRanges(const Group &group) {
 }
 
 Result<std::vector<StateRange>> RangeFinder::run() {
-  if (Status status = collect(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(collect());
   for (bool decay : {false, true}) {
-    if (Status status = checkGroup(groups[decay], decay); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(checkGroup(groups[decay], decay));
     addRanges(groups[decay]);
   }
   std::sort(ranges.begin(), ranges.end(),

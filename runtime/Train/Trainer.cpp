@@ -28,8 +28,7 @@ const char *endName(TrainEnd end) {
 
 Result<TrainEnd> Trainer::run() {
   started = steadyClock();
-  if (Status status = prepare(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(prepare());
   if (!finishedRun.empty()) {
     console.line(finishedRun);
     return TrainEnd::Finished;
@@ -47,20 +46,16 @@ Result<TrainEnd> Trainer::run() {
 
 Result<TrainEnd> Trainer::trainAndFinish() {
   if (state.step < lastStep() && options.stage == 0)
-    if (Status status = showSample("before training", 3.0); !status)
-      return Error{status.message()};
-  if (Status status = evaluateAfterSwitch(); !status)
-    return Error{status.message()};
+    NSA_RETURN_IF_ERROR(showSample("before training", 3.0));
+  NSA_RETURN_IF_ERROR(evaluateAfterSwitch());
   Result<TrainEnd> end = loop();
   if (!end)
     return end;
   if (*end == TrainEnd::StageEnded) {
-    if (Status status = endStage(); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(endStage());
     return end;
   }
-  if (Status status = finish(*end); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(finish(*end));
   return end;
 }
 
@@ -84,22 +79,17 @@ Result<StepRecord> Trainer::runStep() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
     bool last = pass + 1 == plan.passes;
-    if (Status status = model.start(fused && last ? training::stepEntry
-                                                  : training::accumulateEntry);
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.start(fused && last ? training::stepEntry
+                                                  : training::accumulateEntry));
   }
   if (!fused)
-    if (Status status = model.start(training::updateEntry); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.start(training::updateEntry));
   // A GPU is at work meanwhile. What fails is for after the step.
   if (state.step + 1 < lastStep())
     (void)samples.readAhead(state.samples + uint64_t(plan.sequencesPerStep()));
   // The one wait of a step, for the few numbers that it leaves.
-  if (Status status =
-          model.finish(fused ? training::stepEntry : training::updateEntry);
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(
+      model.finish(fused ? training::stepEntry : training::updateEntry));
   StepRecord record;
   record.step = state.step + 1;
   record.dataSeconds = samples.seconds();
@@ -157,8 +147,7 @@ bool Trainer::isLogged(int64_t step) const {
 Status Trainer::addStatistics(StepRecord &record) {
   if (statistics.empty() || !isLogged(record.step))
     return {};
-  if (Status status = model.run(training::evalEntry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(model.run(training::evalEntry));
   record.attention = statistics.read();
   return {};
 }
@@ -180,8 +169,7 @@ static bool isOverflow(const StepRecord &record) {
 }
 
 Status Trainer::afterStep(StepRecord record) {
-  if (Status status = addStatistics(record); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(addStatistics(record));
   uint64_t epoch = sampler->epoch(state.samples);
   state.step = record.step;
   state.samples += uint64_t(plan.sequencesPerStep());
@@ -274,10 +262,8 @@ Result<TrainEnd> Trainer::loop() {
                              std::string(anomalyName(stall.kind)) + "\n");
   });
   if (state.step < lastStep())
-    if (Status status = ranks.synchronizeStatus(
-            "the first samples are read", samples.readAhead(state.samples));
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(ranks.synchronizeStatus(
+        "the first samples are read", samples.readAhead(state.samples)));
   lastSave = steadyClock();
   while (state.step < lastStep()) {
     watchdog.start();
@@ -294,10 +280,8 @@ Result<TrainEnd> Trainer::loop() {
     Result<std::optional<TrainEnd>> stop = synchronizeStep(*record);
     if (!stop)
       return stop.takeError();
-    if (Status status = directory->check(); !status)
-      return Error{status.message()};
-    if (Status status = afterStep(*record); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(directory->check());
+    NSA_RETURN_IF_ERROR(afterStep(*record));
     if (isSaveWritten) {
       Result<std::optional<TrainEnd>> end = continueSave();
       if (!end)
@@ -310,12 +294,10 @@ Result<TrainEnd> Trainer::loop() {
     bool last = state.step == lastStep();
     if (state.step < train.steps && train.evalEvery > 0 &&
         state.step % train.evalEvery == 0)
-      if (Status status = validate(); !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(validate());
     if (state.step < train.steps && train.sampleEvery > 0 &&
         state.step % train.sampleEvery == 0)
-      if (Status status = showSample("during training", 3.0); !status)
-        return Error{status.message()};
+      NSA_RETURN_IF_ERROR(showSample("during training", 3.0));
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
     if (last || *stop || due || saveDueByTime) {
       Result<std::optional<TrainEnd>> end = save(last || *stop);

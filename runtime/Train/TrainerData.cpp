@@ -104,13 +104,14 @@ Result<bool> Trainer::awaitVerified() {
       word = own ? Verification::Done : Verification::Failed;
     else if (stopAt && steadyClock() >= *stopAt)
       word = Verification::Abandoned;
-    Result<std::vector<std::string>> all = ranks.exchange(
-        "the data of checkpoint " + std::to_string(state.step) + " is verified",
-        std::string(1, char(word)) + (own ? "" : own.message()));
-    if (!all)
-      return all.takeError();
+    NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                         ranks.exchange("the data of checkpoint " +
+                                            std::to_string(state.step) +
+                                            " is verified",
+                                        std::string(1, char(word)) +
+                                            (own ? "" : own.message())));
     auto worst = std::max_element(
-        all->begin(), all->end(),
+        all.begin(), all.end(),
         [](const auto &a, const auto &b) { return a[0] < b[0]; });
     switch (Verification((*worst)[0])) {
     case Verification::Done:
@@ -123,7 +124,7 @@ Result<bool> Trainer::awaitVerified() {
     case Verification::Failed:
       return damagedData(word == Verification::Failed
                              ? own.message()
-                             : "rank " + std::to_string(worst - all->begin()) +
+                             : "rank " + std::to_string(worst - all.begin()) +
                                    ": " + worst->substr(1));
     }
   }

@@ -29,8 +29,7 @@ Status Trainer::dumpState(const StepRecord &record) {
   // Parameters come to where a save may read them.
   writer.join();
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
-    if (Status status = model.toHost(tensor); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(model.toHost(tensor));
     double squares = 0;
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i) {
       double value = elementAt(tensor, i);
@@ -100,10 +99,8 @@ Status Trainer::writeSample(const std::string &text) {
 
 /// Leaves the run, which is saved, to the trainer of the next stage.
 Status Trainer::endStage() {
-  if (Status status = evaluateBeforeSwitch(); !status)
-    return status;
-  if (Status status = directory->check(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(evaluateBeforeSwitch());
+  NSA_RETURN_IF_ERROR(directory->check());
   noteWrite(log->logHeartbeat(state.step, endName(TrainEnd::StageEnded)));
   for (const Status &status : log->finish())
     warn(status.message());
@@ -116,16 +113,12 @@ Status Trainer::endStage() {
 
 Status Trainer::finish(TrainEnd end) {
   if (end == TrainEnd::Finished) {
-    if (Status status = finalEvaluation(); !status)
-      return status;
-    if (Status status = showSample("after training", 30.0); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(finalEvaluation());
+    NSA_RETURN_IF_ERROR(showSample("after training", 30.0));
   }
-  if (Status status = directory->check(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(directory->check());
   if (ranks.isFirst())
-    if (Status status = writeMetrics(end); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(writeMetrics(end));
   noteWrite(log->logHeartbeat(state.step, endName(end)));
   for (const Status &status : log->finish())
     warn(status.message());

@@ -16,11 +16,8 @@
 namespace nsa {
 
 Status Trainer::openText() {
-  Result<std::optional<Tokenizer>> found =
-      checkVocabulary(data, config.data.tokenizer, binding.vocab);
-  if (!found)
-    return found.takeError();
-  tokenizer = std::move(*found);
+  NSA_ASSIGN_OR_RETURN(
+      tokenizer, checkVocabulary(data, config.data.tokenizer, binding.vocab));
   if (tokenizer)
     state.tokenizerHash = tokenizer->hash();
   state.endOfText = data.manifest.endOfText;
@@ -31,31 +28,21 @@ Status Trainer::openText() {
 Status Trainer::checkSamples() {
   if (!tokenizer || config.train.sampleBytes == 0)
     return {};
-  Result<std::string> found = checkSample(
-      binding, *tokenizer, makeSampleOptions(config.train, /*step=*/0));
-  if (!found)
-    return found.takeError();
-  if (!found->empty())
-    notes.push_back(*found);
+  NSA_ASSIGN_OR_RETURN(
+      std::string found,
+      checkSample(binding, *tokenizer,
+                  makeSampleOptions(config.train, /*step=*/0)));
+  if (!found.empty())
+    notes.push_back(found);
   return {};
 }
 
 Status Trainer::prepare() {
-  Result<TrainBinding> bound = TrainBinding::create(model);
-  if (!bound)
-    return bound.takeError();
-  binding = std::move(*bound);
-  Result<StatisticsBinding> found = StatisticsBinding::create(model);
-  if (!found)
-    return found.takeError();
-  statistics = std::move(*found);
-  Result<BatchPlan> planned =
-      planBatch(config.train, binding.microBatch, binding.seqLen, ranks.size());
-  if (!planned)
-    return planned.takeError();
-  plan = *planned;
-  if (Status status = openText(); !status)
-    return status;
+  NSA_ASSIGN_OR_RETURN(binding, TrainBinding::create(model));
+  NSA_ASSIGN_OR_RETURN(statistics, StatisticsBinding::create(model));
+  NSA_ASSIGN_OR_RETURN(plan, planBatch(config.train, binding.microBatch,
+                                       binding.seqLen, ranks.size()));
+  NSA_RETURN_IF_ERROR(openText());
   // Checkpoints say it: that they cannot must not come out after hours.
   if (Result<std::vector<StateRange>> kept = model.stateRanges(ranks.rank());
       !kept)
@@ -63,39 +50,25 @@ Status Trainer::prepare() {
   state.seed = uint64_t(config.train.seed);
   state.artefactHash = model.hash();
   state.dataDigest = data.digest();
-  if (Status status = checkSameRun(); !status)
-    return status;
-  Result<TrainSampler> order =
-      TrainSampler::create(data, plan.seqLen, state.seed);
-  if (!order)
-    return order.takeError();
-  sampler = *order;
-  Result<ValidationWindows> held =
-      ValidationWindows::create(data.val, plan.seqLen);
-  if (!held)
-    return held.takeError();
-  windows = *held;
-  if (Status status = openDocuments(); !status)
-    return status;
-  if (Status status = openMarks(); !status)
-    return status;
-  if (Status status = checkTargets(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(checkSameRun());
+  NSA_ASSIGN_OR_RETURN(sampler,
+                       TrainSampler::create(data, plan.seqLen, state.seed));
+  NSA_ASSIGN_OR_RETURN(windows,
+                       ValidationWindows::create(data.val, plan.seqLen));
+  NSA_RETURN_IF_ERROR(openDocuments());
+  NSA_RETURN_IF_ERROR(openMarks());
+  NSA_RETURN_IF_ERROR(checkTargets());
   samples.start(*sampler, plan, ranks.rank(), binding.starts != nullptr);
-  if (Status status = verifyAtStart(); !status)
-    return status;
-  if (Status status = model.run(training::initEntry); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(verifyAtStart());
+  NSA_RETURN_IF_ERROR(model.run(training::initEntry));
   state.history.setBatch(0, 0, plan.sequencesPerStep(),
                          config.stages.empty() ? 0 : plan.seqLen);
   state.history.setData(0, state.dataDigest);
-  if (Status status = loadInitial(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(loadInitial());
   if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
-  if (Status status = planMeasures(); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(planMeasures());
   printHeader();
   return {};
 }
@@ -132,36 +105,28 @@ Status Trainer::openDocuments() {
   bool beginsAtThem = config.data.window == "document";
   if (!isIsolated && !beginsAtThem)
     return {};
-  Result<Documents> train = Documents::open(data.trainDocuments);
-  if (!train)
-    return train.takeError();
-  Result<Documents> val = Documents::open(data.valDocuments);
-  if (!val)
-    return val.takeError();
-  trainDocuments = std::move(*train);
-  valDocuments = std::move(*val);
+  NSA_ASSIGN_OR_RETURN(Documents train, Documents::open(data.trainDocuments));
+  NSA_ASSIGN_OR_RETURN(Documents val, Documents::open(data.valDocuments));
+  trainDocuments = std::move(train);
+  valDocuments = std::move(val);
   if (isIsolated) {
     sampler->isolate(trainDocuments);
     windows->isolate(valDocuments);
   }
   if (!beginsAtThem)
     return {};
-  if (Status status = sampler->beginAt(trainDocuments); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(sampler->beginAt(trainDocuments));
   return windows->beginAt(valDocuments);
 }
 
 Status Trainer::openMarks() {
   if (config.data.targets != "marked")
     return {};
-  Result<TargetMarks> train = TargetMarks::open(data.trainDocuments);
-  if (!train)
-    return train.takeError();
-  Result<TargetMarks> val = TargetMarks::open(data.valDocuments);
-  if (!val)
-    return val.takeError();
-  trainMarks = std::move(*train);
-  valMarks = std::move(*val);
+  NSA_ASSIGN_OR_RETURN(TargetMarks train,
+                       TargetMarks::open(data.trainDocuments));
+  NSA_ASSIGN_OR_RETURN(TargetMarks val, TargetMarks::open(data.valDocuments));
+  trainMarks = std::move(train);
+  valMarks = std::move(val);
   sampler->countMarked(trainMarks);
   windows->countMarked(valMarks);
   return {};
@@ -176,18 +141,15 @@ Status Trainer::checkTargets() const {
   if (isMarked && !trainMarks.isAnySet())
     return Error{"the training split has no target: none of its " + all +
                  " tokens is marked, and data.targets is marked"};
-  Result<bool> trained = config.data.isolateDocuments
-                             ? trainDocuments.hasTargets(data.train)
-                             : Result<bool>(true);
+  NSA_ASSIGN_OR_RETURN(bool trained, config.data.isolateDocuments
+                                         ? trainDocuments.hasTargets(data.train)
+                                         : Result<bool>(true));
   if (!trained)
-    return trained.takeError();
-  if (!*trained)
     return Error{"the training split has no target: each of its " + all +
                  " tokens is the first of its document, and "
                  "data.isolate_documents is true"};
   if (config.train.evalEvery > 0)
-    if (Status status = checkTargets(chooseWindows(config, *windows)); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(checkTargets(chooseWindows(config, *windows)));
   return checkTargets(finalWindows());
 }
 
@@ -196,10 +158,8 @@ Status Trainer::checkTargets(const std::vector<uint64_t> &chosen) const {
   std::vector<int32_t> tokens(size_t(plan.seqLen)), targets = tokens,
                                                     starts = tokens;
   for (uint64_t window : chosen) {
-    if (Status status =
-            windows->read(window, tokens.data(), targets.data(), starts.data());
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(
+        windows->read(window, tokens.data(), targets.data(), starts.data()));
     if (std::any_of(targets.begin(), targets.end(),
                     [](int32_t target) { return target >= 0; }))
       return {};
@@ -232,10 +192,8 @@ Result<FoundCheckpoint> Trainer::findStart() {
     return *options.found;
   std::string from = options.resume;
   if (!options.restart.empty()) {
-    Result<bool> saved = hasCheckpoint(options.restart);
-    if (!saved)
-      return saved.takeError();
-    from = *saved ? options.restart : "";
+    NSA_ASSIGN_OR_RETURN(bool saved, hasCheckpoint(options.restart));
+    from = saved ? options.restart : "";
   }
   if (from.empty())
     return FoundCheckpoint();
@@ -247,24 +205,19 @@ Result<FoundCheckpoint> Trainer::findStart() {
 
 Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
-  Result<FoundCheckpoint> found = findStart();
-  if (!found)
-    return found.takeError();
-  for (const std::string &text : found->warnings)
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint found, findStart());
+  for (const std::string &text : found.warnings)
     warn(text);
-  choice.opened = std::move(found->opened);
-  choice.checkpoint = found->path;
+  choice.opened = std::move(found.opened);
+  choice.checkpoint = found.path;
   choice.directory = options.restart;
   bool isNamed = options.restart.empty() && options.resume != "auto";
-  if (!found->path.empty()) {
-    if (Status status = checkInRun(found->path); !status)
-      return Error{status.message()};
-    Result<TrainState> saved = readTrainState(found->path);
-    if (!saved)
-      return saved.takeError();
+  if (!found.path.empty()) {
+    NSA_RETURN_IF_ERROR(checkInRun(found.path));
+    NSA_ASSIGN_OR_RETURN(TrainState saved, readTrainState(found.path));
     // Nothing is wrong with a finished run that was not asked for by name.
     if (!isNamed)
-      choice.finished = describeFinished(found->path, *saved, config);
+      choice.finished = describeFinished(found.path, saved, config);
     return choice;
   }
   if (!options.restart.empty())
@@ -272,15 +225,13 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   if (!isNamed)
     notes.push_back("resume auto: no checkpoint of these parameters and data "
                     "below '" +
-                    config.train.outDir + "' (" +
-                    std::to_string(found->others) +
+                    config.train.outDir + "' (" + std::to_string(found.others) +
                     " of others), starting at step 0");
   std::string label = std::filesystem::path(options.configPath).stem();
-  Result<RunDirectory> created =
-      RunDirectory::create(config.train.outDir, options.runName, label);
-  if (!created)
-    return created.takeError();
-  choice.directory = created->path();
+  NSA_ASSIGN_OR_RETURN(
+      RunDirectory created,
+      RunDirectory::create(config.train.outDir, options.runName, label));
+  choice.directory = created.path();
   return choice;
 }
 
@@ -289,16 +240,14 @@ Status Trainer::lockRun(const RunChoice &choice) {
   std::string path = choice.directory;
   if (!choice.checkpoint.empty())
     path = runOf(choice.checkpoint);
-  Result<FileLock> taken = RunDirectory::lock(path);
-  if (!taken)
-    return taken.takeError();
-  if (!taken->isHeld())
+  NSA_ASSIGN_OR_RETURN(FileLock taken, RunDirectory::lock(path));
+  if (!taken.isHeld())
     notes.push_back("the file system of '" + path +
                     "' has no locks: no other process may continue this run");
   else
     for (const std::string &text : removeUnfinished(path))
       warn(text);
-  lock.emplace(std::move(*taken));
+  lock.emplace(std::move(taken));
   return {};
 }
 
@@ -311,18 +260,15 @@ Status Trainer::enterRun(const RunChoice &choice) {
   } else {
     std::error_code code;
     std::filesystem::create_directories(choice.directory, code);
-    Result<RunDirectory> opened = RunDirectory::reopen(choice.directory);
-    if (!opened)
-      return opened.takeError();
-    directory = std::move(*opened);
+    NSA_ASSIGN_OR_RETURN(RunDirectory opened,
+                         RunDirectory::reopen(choice.directory));
+    directory = std::move(opened);
   }
   bool isComplete = state.step == config.train.steps;
-  Result<RunLog> opened =
-      RunLog::open(*directory, state.step, ranks.rank(),
-                   isComplete ? state.step - 1 : state.step);
-  if (!opened)
-    return opened.takeError();
-  log.emplace(std::move(*opened));
+  NSA_ASSIGN_OR_RETURN(RunLog opened,
+                       RunLog::open(*directory, state.step, ranks.rank(),
+                                    isComplete ? state.step - 1 : state.step));
+  log.emplace(std::move(opened));
   for (float loss : log->lastLosses()) {
     recentLoss.add(loss);
     lastLoss = loss;
@@ -331,8 +277,7 @@ Status Trainer::enterRun(const RunChoice &choice) {
     return {};
   if (options.onRunDirectory)
     options.onRunDirectory(directory->path());
-  if (Status status = console.logTo(directory->file("train.log")); !status)
-    return status;
+  NSA_RETURN_IF_ERROR(console.logTo(directory->file("train.log")));
   // Of the process that this one continues.
   for (const char *name : {".anomaly_type", "metrics.json"})
     ::unlink(directory->file(name).c_str());
@@ -355,11 +300,9 @@ Status Trainer::openRun() {
     return status;
   for (std::string *text :
        {&choice.checkpoint, &choice.directory, &choice.finished}) {
-    Result<std::vector<std::string>> all =
-        ranks.exchange("the place of the run", *text);
-    if (!all)
-      return all.takeError();
-    *text = (*all)[0];
+    NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                         ranks.exchange("the place of the run", *text));
+    *text = all[0];
   }
   finishedRun = choice.finished;
   if (!finishedRun.empty())
@@ -381,9 +324,7 @@ Status Trainer::writeRunFiles() const {
   }
   if (tokenizer && !tokenizer->text().empty()) {
     facts.emplace_back("tokenizer_hash", toHex(tokenizer->hash()));
-    if (Status status = directory->write(tokenizerName, tokenizer->text());
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(directory->write(tokenizerName, tokenizer->text()));
   }
   for (const auto &[name, text] :
        {std::pair<const char *, std::string>{"config.yaml",
@@ -391,8 +332,7 @@ Status Trainer::writeRunFiles() const {
         {"config.json", printConfigJson(config) + "\n"},
         {"env.json", describeEnvironment(facts)},
         {"dtypes_report.txt", describeTensors(model)}})
-    if (Status status = directory->write(name, text); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(directory->write(name, text));
   return {};
 }
 

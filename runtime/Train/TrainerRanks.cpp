@@ -31,8 +31,7 @@ Status Trainer::checkSameRun() {
   all.insert(all.end(), options.sameOnAllRanks.begin(),
              options.sameOnAllRanks.end());
   for (const auto &[what, value] : all)
-    if (Status status = ranks.checkSame(what, value); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(ranks.checkSame(what, value));
   return {};
 }
 
@@ -68,21 +67,21 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
                     ownHealth.failure, ownHealth.isVerified,
                     saveDueByTime,     isSaveWritten};
   double begin = steadyClock();
-  Result<std::vector<std::string>> all = ranks.exchange(
-      "step " + std::to_string(record.step),
-      std::string(reinterpret_cast<const char *>(&own), sizeof own));
-  if (!all)
-    return all.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      std::vector<std::string> all,
+      ranks.exchange(
+          "step " + std::to_string(record.step),
+          std::string(reinterpret_cast<const char *>(&own), sizeof own)));
   // The next step begins after it.
   addSeconds(record, steadyClock() - begin);
   double least = own.ownSeconds, most = own.ownSeconds;
   int slowest = ranks.rank();
   for (int rank = 0; rank < ranks.size(); ++rank) {
     StepStatus other = {};
-    if ((*all)[size_t(rank)].size() != sizeof other)
+    if (all[size_t(rank)].size() != sizeof other)
       return Error{"rank " + std::to_string(rank) +
                    " is of another version of the trainer"};
-    std::memcpy(&other, (*all)[size_t(rank)].data(), sizeof other);
+    std::memcpy(&other, all[size_t(rank)].data(), sizeof other);
     if (std::memcmp(&other, &own, 2 * sizeof(float)) != 0)
       return Error{"step " + std::to_string(record.step) + ": rank " +
                    std::to_string(rank) + " has loss " + shortest(other.loss) +
@@ -117,8 +116,7 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
 Result<std::string> Trainer::findFirstNonFinite() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
-    if (Status status = model.run(training::accumulateEntry); !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(model.run(training::accumulateEntry));
     Result<std::string> found = firstNonFiniteGradient(model);
     if (!found)
       return found;
@@ -161,25 +159,19 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
   // The checkpoint to go back to is said below.
   if (Result<std::optional<TrainEnd>> end = endSave(/*isLast=*/false); !end)
     return end.takeError();
-  Result<std::string> found = findFirstNonFinite();
-  if (!found)
-    return found.takeError();
+  NSA_ASSIGN_OR_RETURN(std::string found, findFirstNonFinite());
   // What every rank found: the sums over ranks say nothing of the source.
-  Result<std::vector<std::string>> all =
-      ranks.exchange("gradients that are not finite", *found);
-  if (!all)
-    return all.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                       ranks.exchange("gradients that are not finite", found));
   std::string firstNonFinite;
   for (int rank = ranks.size() - 1; rank >= 0; --rank)
-    if (const std::string &text = (*all)[size_t(rank)]; !text.empty())
+    if (const std::string &text = all[size_t(rank)]; !text.empty())
       firstNonFinite =
           ranks.size() > 1 ? text + " on rank " + std::to_string(rank) : text;
   if (firstNonFinite.empty()) {
-    Result<std::string> largest = largestGradient(model);
-    if (!largest)
-      return largest.takeError();
+    NSA_ASSIGN_OR_RETURN(std::string largest, largestGradient(model));
     firstNonFinite = std::isfinite(record.loss)
-                         ? "the norm overflows, most in " + *largest
+                         ? "the norm overflows, most in " + largest
                          : "the loss, while every gradient is finite";
   }
   noteWrite(log->step(record, "nan_loss: " + firstNonFinite));

@@ -63,14 +63,12 @@ Status Trainer::takeOver(const Checkpoint &checkpoint) {
     if (Status status = checkpoint.restore(model, ranks.rank()); !status)
       return status;
   } else {
-    Result<std::vector<std::string>> lost =
-        restoreByName(checkpoint.path, model, ranks.rank());
-    if (!lost)
-      return lost.takeError();
+    NSA_ASSIGN_OR_RETURN(std::vector<std::string> lost,
+                         restoreByName(checkpoint.path, model, ranks.rank()));
     notes.push_back(
         "same parameters, other kernels: not bit for bit (artefact " +
         toHex(checkpoint.state.artefactHash) + " -> " + toHex(artefact) + ")");
-    notes.insert(notes.end(), lost->begin(), lost->end());
+    notes.insert(notes.end(), lost.begin(), lost.end());
   }
   state = checkpoint.state;
   state.artefactHash = artefact;
@@ -96,43 +94,34 @@ Status Trainer::takeOver(const Checkpoint &checkpoint) {
 /// already.
 Status Trainer::resumeFrom(const std::string &folder,
                            const std::optional<Checkpoint> &opened) {
-  Result<Checkpoint> checkpoint =
-      opened ? Result<Checkpoint>(*opened) : Checkpoint::open(folder);
-  if (!checkpoint)
-    return checkpoint.takeError();
-  Result<std::vector<std::string>> changes = checkResumable(
-      *checkpoint,
-      {config, state.dataDigest, state.tokenizerHash, options.allowChangedBatch,
-       options.allowChangedData, ranks.isFirst()});
-  if (!changes)
-    return changes.takeError();
-  if (Status status = expectFiles(*checkpoint); !status)
-    return status;
+  NSA_ASSIGN_OR_RETURN(Checkpoint checkpoint, opened
+                                                  ? Result<Checkpoint>(*opened)
+                                                  : Checkpoint::open(folder));
+  NSA_ASSIGN_OR_RETURN(
+      std::vector<std::string> changes,
+      checkResumable(checkpoint, {config, state.dataDigest, state.tokenizerHash,
+                                  options.allowChangedBatch,
+                                  options.allowChangedData, ranks.isFirst()}));
+  NSA_RETURN_IF_ERROR(expectFiles(checkpoint));
   notes.push_back("resuming from " + folder + " at step " +
-                  std::to_string(checkpoint->state.step));
-  if (Status status = takeOver(*checkpoint); !status)
-    return status;
-  Result<RunDirectory> reopened = RunDirectory::reopen(runOf(folder));
-  if (!reopened)
-    return reopened.takeError();
-  directory = std::move(*reopened);
+                  std::to_string(checkpoint.state.step));
+  NSA_RETURN_IF_ERROR(takeOver(checkpoint));
+  NSA_ASSIGN_OR_RETURN(directory, RunDirectory::reopen(runOf(folder)));
   if (ranks.isFirst()) {
-    Result<std::vector<std::string>> abandoned = returnTo(folder);
-    if (!abandoned)
-      return abandoned.takeError();
-    for (const std::string &path : *abandoned)
+    NSA_ASSIGN_OR_RETURN(std::vector<std::string> abandoned, returnTo(folder));
+    for (const std::string &path : abandoned)
       notes.push_back("later than that, set aside: " + path);
   }
   savedStep = state.step;
   lastCheckpoint = folder;
-  if (!checkpoint->isSealed && ranks.isFirst())
+  if (!checkpoint.isSealed && ranks.isFirst())
     warn("'" + folder +
          "' is of format 1, without a hash of its state.json: of that only "
          "step, samples and seed could be verified");
-  if (checkpoint->state.dataDigest != state.dataDigest)
-    changes->push_back("data: " + toHex(checkpoint->state.dataDigest) + " -> " +
-                       toHex(state.dataDigest));
-  for (const std::string &change : *changes)
+  if (checkpoint.state.dataDigest != state.dataDigest)
+    changes.push_back("data: " + toHex(checkpoint.state.dataDigest) + " -> " +
+                      toHex(state.dataDigest));
+  for (const std::string &change : changes)
     notes.push_back("changed since: " + change);
   return {};
 }

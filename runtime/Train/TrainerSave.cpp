@@ -52,13 +52,11 @@ Result<Trainer::SaveOutcome> Trainer::synchronizeSave(const std::string &point,
   std::string word;
   if (own.failure)
     word = std::to_string(int(*own.failure)) + own.message;
-  Result<std::vector<std::string>> all =
-      ranks.exchange(point, word, mostToSave);
-  if (!all)
-    return all.takeError();
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                       ranks.exchange(point, word, mostToSave));
   SaveOutcome worst;
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    const std::string &text = (*all)[size_t(rank)];
+    const std::string &text = all[size_t(rank)];
     if (text.empty())
       continue;
     SaveFailure failure = SaveFailure(text[0] - '0');
@@ -162,15 +160,11 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
   if (!end || *end || savedStep == state.step)
     return end;
   // Else folders would be made anew where the run's were.
-  if (Status status = directory->check(); !status)
-    return Error{status.message()};
-  Result<bool> isVerified = awaitVerified();
+  NSA_RETURN_IF_ERROR(directory->check());
+  NSA_ASSIGN_OR_RETURN(bool isVerified, awaitVerified());
   if (!isVerified)
-    return isVerified.takeError();
-  if (!*isVerified)
     return std::optional<TrainEnd>(reportUnverified());
-  if (Status status = checkUnchanged(); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkUnchanged());
   if (!isLast && config.train.saveAsync) {
     end = startSave();
     saveSeconds += steadyClock() - begin;
@@ -190,12 +184,10 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
 Result<std::optional<TrainEnd>> Trainer::startSave() {
   bool shares = model.sharingRanks() > 0;
   if (shares) {
-    Result<SaveOutcome> begun = beginShares();
-    if (!begun)
-      return begun.takeError();
-    if (begun->failure) {
+    NSA_ASSIGN_OR_RETURN(SaveOutcome begun, beginShares());
+    if (begun.failure) {
       lastSave = steadyClock();
-      return reportSave(state.step, *begun, /*isLast=*/false);
+      return reportSave(state.step, begun, /*isLast=*/false);
     }
     saveRest = saver();
   }
@@ -232,12 +224,10 @@ Result<Trainer::SaveOutcome> Trainer::endShares() {
 Result<std::optional<TrainEnd>> Trainer::continueSave() {
   if (!sharesPending)
     return endSave(/*isLast=*/false);
-  Result<SaveOutcome> outcome = endShares();
-  if (!outcome)
-    return outcome.takeError();
-  if (!outcome->failure)
+  NSA_ASSIGN_OR_RETURN(SaveOutcome outcome, endShares());
+  if (!outcome.failure)
     return std::optional<TrainEnd>();
-  return reportSave(std::exchange(pendingSave, -1), *outcome, false);
+  return reportSave(std::exchange(pendingSave, -1), outcome, false);
 }
 
 Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
@@ -248,23 +238,20 @@ Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
   // A later state is still to be saved.
   bool isLastOfRun = isLast && step == state.step;
   if (sharesPending) {
-    Result<SaveOutcome> outcome = endShares();
-    if (!outcome)
-      return outcome.takeError();
-    if (outcome->failure) {
+    NSA_ASSIGN_OR_RETURN(SaveOutcome outcome, endShares());
+    if (outcome.failure) {
       pendingSave = -1;
-      return reportSave(step, *outcome, isLastOfRun);
+      return reportSave(step, outcome, isLastOfRun);
     }
   }
   SaveOutcome own;
   if (std::optional<SaveResult> result = writer.wait())
     own = takeResult(*result);
   pendingSave = -1;
-  Result<SaveOutcome> outcome =
-      synchronizeSave("checkpoint " + std::to_string(step) + " is saved", own);
-  if (!outcome)
-    return outcome.takeError();
-  return reportSave(step, *outcome, isLastOfRun);
+  NSA_ASSIGN_OR_RETURN(
+      SaveOutcome outcome,
+      synchronizeSave("checkpoint " + std::to_string(step) + " is saved", own));
+  return reportSave(step, outcome, isLastOfRun);
 }
 
 /// Shares alone are no checkpoint; the next start removes them.

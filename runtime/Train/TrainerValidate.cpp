@@ -19,11 +19,9 @@ Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
                                     const EvalResult &result) {
   if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
     return 0.0;
-  Result<TextSize> size = measureHeldOut(chosen);
-  if (!size)
-    return size.takeError();
+  NSA_ASSIGN_OR_RETURN(TextSize size, measureHeldOut(chosen));
   double nats = result.loss * double(result.tokens);
-  return size->bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size->bytes);
+  return size.bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size.bytes);
 }
 
 /// Bits per byte for people, and of which text they are.
@@ -129,19 +127,16 @@ Status Trainer::recordEvaluation(const char *message,
     std::vector<uint64_t> chosen =
         windows->choose(uint64_t(batches * plan.microBatch));
     for (PositionRange range : ranges) {
-      Result<EvalResult> part =
-          evaluatePositions(*windows, chosen, range, message);
-      if (!part)
-        return part.takeError();
-      record.positions.push_back({range.last, part->loss, part->tokens});
+      NSA_ASSIGN_OR_RETURN(EvalResult part,
+                           evaluatePositions(*windows, chosen, range, message));
+      record.positions.push_back({range.last, part.loss, part.tokens});
     }
   }
   if (options.stage > 0) {
-    Result<EvalResult> part =
-        evaluateAtEarlierLength(chooseWindows(config, *windows), message);
-    if (!part)
-      return part.takeError();
-    record.earlier = {earlierLength(), part->loss, part->tokens};
+    NSA_ASSIGN_OR_RETURN(
+        EvalResult part,
+        evaluateAtEarlierLength(chooseWindows(config, *windows), message));
+    record.earlier = {earlierLength(), part.loss, part.tokens};
   }
   noteWrite(log->evaluation(record));
   return {};
@@ -179,28 +174,25 @@ Status Trainer::evaluateBeforeSwitch() {
     return {};
   }
   console.busy("validating");
-  Result<ValidationWindows> longer =
-      ValidationWindows::create(data.val, length);
-  if (!longer)
-    return longer.takeError();
-  std::vector<uint64_t> chosen = chooseWindows(next, *longer);
+  NSA_ASSIGN_OR_RETURN(ValidationWindows longer,
+                       ValidationWindows::create(data.val, length));
+  std::vector<uint64_t> chosen = chooseWindows(next, longer);
   for (uint64_t &window : chosen)
     window *= uint64_t(length / plan.seqLen);
-  Result<EvalResult> result =
-      evaluatePositions(*windows, chosen, {}, "the end of the stage");
-  if (!result)
-    return result.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      EvalResult result,
+      evaluatePositions(*windows, chosen, {}, "the end of the stage"));
   char text[160];
   std::snprintf(text, sizeof text,
                 "step %04lld | loss of %llu held-out tokens in sequences of "
                 "%lld %.4f",
                 static_cast<long long>(state.step),
-                static_cast<unsigned long long>(result->tokens),
-                static_cast<long long>(plan.seqLen), result->loss);
+                static_cast<unsigned long long>(result.tokens),
+                static_cast<long long>(plan.seqLen), result.loss);
   console.line(text);
   EvaluationRecord record = recordOf(stageEndMessage);
-  record.loss = result->loss;
-  record.tokens = result->tokens;
+  record.loss = result.loss;
+  record.tokens = result.tokens;
   noteWrite(log->evaluation(record));
   return {};
 }
@@ -212,28 +204,27 @@ Status Trainer::evaluateAfterSwitch() {
       plan.seqLen % earlierLength() != 0)
     return {};
   console.busy("validating");
-  Result<EvalResult> result = evaluateAtEarlierLength(
-      chooseWindows(config, *windows), "the begin of the stage");
-  if (!result)
-    return result.takeError();
+  NSA_ASSIGN_OR_RETURN(EvalResult result,
+                       evaluateAtEarlierLength(chooseWindows(config, *windows),
+                                               "the begin of the stage"));
   char text[160];
   std::snprintf(text, sizeof text,
                 "step %04lld | loss of %llu held-out tokens, the first %lld of "
                 "sequences of %lld, %.4f",
                 static_cast<long long>(state.step),
-                static_cast<unsigned long long>(result->tokens),
+                static_cast<unsigned long long>(result.tokens),
                 static_cast<long long>(earlierLength()),
-                static_cast<long long>(plan.seqLen), result->loss);
+                static_cast<long long>(plan.seqLen), result.loss);
   std::string line = text;
   std::optional<double> before = log->stageEndLoss(state.step);
   if (before) {
     std::snprintf(text, sizeof text, " (%+.2f %% of %.4f before)",
-                  100 * (result->loss / *before - 1), *before);
+                  100 * (result.loss / *before - 1), *before);
     line += text;
   }
   console.line(line);
   EvaluationRecord record = recordOf("stage_begun");
-  record.earlier = {earlierLength(), result->loss, result->tokens};
+  record.earlier = {earlierLength(), result.loss, result.tokens};
   noteWrite(log->evaluation(record));
   return {};
 }
@@ -245,21 +236,17 @@ Status Trainer::evaluateAfterSwitch() {
 Status Trainer::finalEvaluation() {
   console.busy("validating");
   std::vector<uint64_t> chosen = finalWindows();
-  Result<EvalResult> result =
-      evaluate(model, binding, *windows, chosen, ranks, "the final evaluation");
-  if (!result)
-    return result.takeError();
+  NSA_ASSIGN_OR_RETURN(EvalResult result,
+                       evaluate(model, binding, *windows, chosen, ranks,
+                                "the final evaluation"));
   final.emplace();
-  final->loss = result->loss;
-  final->tokens = result->tokens;
-  Result<double> bits = bitsPerByte(chosen, *result);
-  if (!bits)
-    return Error{bits.message()};
-  if (*bits > 0)
-    final->bitsPerByte = *bits;
-  noteWrite(log->validation(state.step, result->loss));
-  if (Status status = recordEvaluation("final", *result); !status)
-    return status;
+  final->loss = result.loss;
+  final->tokens = result.tokens;
+  NSA_ASSIGN_OR_RETURN(double bits, bitsPerByte(chosen, result));
+  if (bits > 0)
+    final->bitsPerByte = bits;
+  noteWrite(log->validation(state.step, result.loss));
+  NSA_RETURN_IF_ERROR(recordEvaluation("final", result));
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
@@ -268,22 +255,18 @@ Status Trainer::finalEvaluation() {
       config.data.isolateDocuments || config.data.targets == "marked")
     return {};
   console.busy("fitting the n-gram baseline");
-  Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
-  if (!baseline)
-    return baseline.takeError();
-  if (baseline->fitted() < data.train.size())
+  NSA_ASSIGN_OR_RETURN(Ngram baseline, Ngram::fit(data.train, maxNgramTokens));
+  if (baseline.fitted() < data.train.size())
     final->ngramNote = "n-gram models fitted on the first " +
-                       grouped(baseline->fitted()) + " of " +
+                       grouped(baseline.fitted()) + " of " +
                        grouped(data.train.size()) + " training tokens";
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   ranges.reserve(chosen.size());
   for (uint64_t window : chosen)
     ranges.emplace_back(windows->position(window), plan.seqLen);
-  Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
-  if (!loss)
-    return loss.takeError();
-  final->order1 = loss->order1;
-  final->order2 = loss->order2;
+  NSA_ASSIGN_OR_RETURN(NgramLoss loss, baseline.evaluate(data.val, ranges));
+  final->order1 = loss.order1;
+  final->order2 = loss.order2;
   return {};
 }
 

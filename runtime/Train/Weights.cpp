@@ -92,41 +92,35 @@ static Result<DataType> typeOf(const SafeTensor &tensor) {
 
 /// The checkpoint that a path means, verified.
 static Result<Checkpoint> openCheckpoint(const std::string &path) {
-  Result<FoundCheckpoint> found = findCheckpoint(path);
-  if (!found)
-    return found.takeError();
-  if (found->opened)
-    return std::move(*found->opened);
-  if (found->path.empty())
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint found, findCheckpoint(path));
+  if (found.opened)
+    return std::move(*found.opened);
+  if (found.path.empty())
     return Error{"'" + path + "' has no checkpoint"};
-  return Checkpoint::open(found->path);
+  return Checkpoint::open(found.path);
 }
 
 Result<Weights> Weights::open(const std::string &path) {
-  Result<Checkpoint> checkpoint = openCheckpoint(path);
-  if (!checkpoint)
-    return checkpoint.takeError();
+  NSA_ASSIGN_OR_RETURN(Checkpoint checkpoint, openCheckpoint(path));
   Weights weights;
-  weights.folder = checkpoint->path;
-  weights.steps = checkpoint->state.step;
-  weights.end = checkpoint->state.endOfText;
-  RunConfig &config = checkpoint->config;
+  weights.folder = checkpoint.path;
+  weights.steps = checkpoint.state.step;
+  weights.end = checkpoint.state.endOfText;
+  RunConfig &config = checkpoint.config;
   // The stage of the checkpoint is all of it.
   config.stages.clear();
   weights.yaml = printConfigYaml(config);
   weights.json = printModelJson(config);
   weights.compute = config.runtime.precision;
   std::string name = weights.folder + "/" + modelFile;
-  Result<SafetensorsFile> file = SafetensorsFile::open(name);
-  if (!file)
-    return file.takeError();
-  for (const SafeTensor &tensor : file->tensors()) {
+  NSA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(name));
+  for (const SafeTensor &tensor : file.tensors()) {
     Result<DataType> type = typeOf(tensor);
     if (!type)
       return Error{"'" + name + "': " + type.message()};
     weights.list.push_back({tensor.name, *type, tensor.shape, tensor.bytes});
   }
-  weights.file = std::make_unique<File>(File{std::move(*file)});
+  weights.file = std::make_unique<File>(File{std::move(file)});
   return weights;
 }
 
@@ -149,24 +143,20 @@ nsa::writeWeights(const std::string &runDirectory, const std::string &config,
                   const std::vector<NewWeight> &weights,
                   const std::string &tokenizer,
                   const std::vector<std::string> &overrides) {
-  Result<RunConfig> parsed = parseConfig(config, name, overrides);
-  if (!parsed)
-    return parsed.takeError();
+  NSA_ASSIGN_OR_RETURN(RunConfig parsed, parseConfig(config, name, overrides));
   TrainState state;
   state.step = step;
-  state.samples = uint64_t(step) * uint64_t(parsed->train.batchSize);
-  state.seed = uint64_t(parsed->train.seed);
-  state.history.setBatch(0, 0, parsed->train.batchSize);
+  state.samples = uint64_t(step) * uint64_t(parsed.train.batchSize);
+  state.seed = uint64_t(parsed.train.seed);
+  state.history.setBatch(0, 0, parsed.train.batchSize);
   state.history.setData(0, state.dataDigest);
-  return saveCheckpoint(runDirectory, NewModel(weights), state, *parsed,
+  return saveCheckpoint(runDirectory, NewModel(weights), state, parsed,
                         /*keep=*/0, /*report=*/nullptr, tokenizer);
 }
 
 Result<std::string>
 nsa::resolveModelConfig(const std::string &config, const std::string &name,
                         const std::vector<std::string> &overrides) {
-  Result<RunConfig> parsed = parseConfig(config, name, overrides);
-  if (!parsed)
-    return parsed.takeError();
-  return printModelJson(*parsed);
+  NSA_ASSIGN_OR_RETURN(RunConfig parsed, parseConfig(config, name, overrides));
+  return printModelJson(parsed);
 }

@@ -37,8 +37,7 @@ static Status saveBinaries(const Artifact &artifact,
         folder + "/kernels" + number + "." + suffixOf(binary.format()->str());
     std::string data(reinterpret_cast<const char *>(binary.data()->data()),
                      binary.data()->size());
-    if (Status status = writeFileAtomically(path, data); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(writeFileAtomically(path, data));
   }
   return {};
 }

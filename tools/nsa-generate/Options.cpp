@@ -107,8 +107,7 @@ static Status check(const GenerateOptions &options) {
     return Error{"--context has no effect on " + options.artefact +
                  ", which is compiled for one"};
   for (const std::string &option : options.compileOptions)
-    if (Status status = checkCompileOption(option); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(checkCompileOption(option));
   return {};
 }
 

@@ -65,10 +65,8 @@ static Result<std::vector<std::string>>
 readPrompts(const GenerateOptions &options) {
   std::vector<std::string> texts = options.prompts;
   for (const std::string &path : options.promptFiles) {
-    Result<std::string> text = readFile(path);
-    if (!text)
-      return Error{text.message()};
-    texts.push_back(std::move(*text));
+    NSA_ASSIGN_OR_RETURN(std::string text, readFile(path));
+    texts.push_back(std::move(text));
   }
   return texts;
 }
@@ -167,10 +165,8 @@ static Result<std::string> compileModel(const GenerateOptions &options,
   if (int64_t length = getPrefillLength(prompts, seqLen, context);
       length != seqLen)
     request.options.push_back("seq-len=" + std::to_string(length));
-  Result<RunConfig> whole = loadConfig(request.config, {});
-  if (!whole)
-    return Error{whole.message()};
-  request.stage = findStage(*whole, weights.step());
+  NSA_ASSIGN_OR_RETURN(RunConfig whole, loadConfig(request.config, {}));
+  request.stage = findStage(whole, weights.step());
   auto say = [](const std::string &text) {
     std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
   };
@@ -194,21 +190,15 @@ struct Job {
 static Result<Generator> openGenerator(const GenerateOptions &options,
                                        const Weights &weights,
                                        const std::string &path) {
-  Result<Artifact> artifact = Artifact::open(path);
-  if (!artifact)
-    return Error{artifact.message()};
+  NSA_ASSIGN_OR_RETURN(Artifact artifact, Artifact::open(path));
   RuntimeOptions runtime;
   runtime.threads = options.threads;
   runtime.blasLibrary = options.blasLibrary;
   runtime.device = options.gpu;
-  Result<Program> program = Program::create(*artifact, runtime);
-  if (!program)
-    return Error{program.message()};
-  if (Status status = program->run(training::initEntry); !status)
-    return Error{status.message()};
-  if (Status status = weights.load(*program); !status)
-    return Error{status.message()};
-  return Generator::create(std::move(*program));
+  NSA_ASSIGN_OR_RETURN(Program program, Program::create(artifact, runtime));
+  NSA_RETURN_IF_ERROR(program.run(training::initEntry));
+  NSA_RETURN_IF_ERROR(weights.load(program));
+  return Generator::create(std::move(program));
 }
 
 /// Tokens of the model that stand for nothing, without the `end` of documents.
@@ -244,62 +234,41 @@ static std::string_view textOf(const Tokenizer &tokenizer, int32_t id) {
 }
 
 static Result<Job> prepare(const GenerateOptions &options) {
-  Result<std::vector<std::string>> texts = readPrompts(options);
-  if (!texts)
-    return Error{texts.message()};
-  Result<Weights> weights = Weights::open(options.checkpoint);
-  if (!weights)
-    return Error{weights.message()};
-  Result<RunConfig> config =
-      readCheckpointConfig(weights->path(), weights->step());
-  if (!config)
-    return Error{config.message()};
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> texts, readPrompts(options));
+  NSA_ASSIGN_OR_RETURN(Weights weights, Weights::open(options.checkpoint));
+  NSA_ASSIGN_OR_RETURN(RunConfig config,
+                       readCheckpointConfig(weights.path(), weights.step()));
   if (!options.device.empty())
-    config->runtime.device = options.device;
+    config.runtime.device = options.device;
   std::optional<Tokenizer> tokenizer;
   if (!options.ids) {
-    Result<Tokenizer> opened = openTokenizer(options, *weights, *config);
-    if (!opened)
-      return Error{opened.message()};
-    tokenizer = std::move(*opened);
+    NSA_ASSIGN_OR_RETURN(tokenizer, openTokenizer(options, weights, config));
   }
-  Result<std::vector<Tokens>> prompts =
-      encodePrompts(*texts, tokenizer ? &*tokenizer : nullptr);
-  if (!prompts)
-    return Error{prompts.message()};
+  NSA_ASSIGN_OR_RETURN(std::vector<Tokens> prompts,
+                       encodePrompts(texts, tokenizer ? &*tokenizer : nullptr));
   std::string path = options.artefact;
   if (path.empty()) {
     int64_t context =
-        options.context ? options.context : 4 * config->train.seqLen;
-    if (Status status = checkLengths(*prompts, options.tokens, context);
-        !status)
-      return Error{status.message()};
-    Result<std::string> made =
-        compileModel(options, *weights, *config, *prompts, context);
-    if (!made)
-      return Error{made.message()};
-    path = *made;
+        options.context ? options.context : 4 * config.train.seqLen;
+    NSA_RETURN_IF_ERROR(checkLengths(prompts, options.tokens, context));
+    NSA_ASSIGN_OR_RETURN(
+        path, compileModel(options, weights, config, prompts, context));
   }
-  Result<Generator> generator = openGenerator(options, *weights, path);
-  if (!generator)
-    return Error{generator.message()};
-  if (int64_t(prompts->size()) > generator->batch())
-    return Error{path + " generates " + std::to_string(generator->batch()) +
+  NSA_ASSIGN_OR_RETURN(Generator generator,
+                       openGenerator(options, weights, path));
+  if (int64_t(prompts.size()) > generator.batch())
+    return Error{path + " generates " + std::to_string(generator.batch()) +
                  " sequences at once, there are " +
-                 std::to_string(prompts->size()) + " prompts"};
-  if (Status status =
-          checkLengths(*prompts, options.tokens, generator->context());
-      !status)
-    return Error{status.message()};
-  Result<int64_t> end =
-      findEnd(*weights, *config, tokenizer ? &*tokenizer : nullptr);
-  if (!end)
-    return Error{end.message()};
+                 std::to_string(prompts.size()) + " prompts"};
+  NSA_RETURN_IF_ERROR(
+      checkLengths(prompts, options.tokens, generator.context()));
+  NSA_ASSIGN_OR_RETURN(
+      int64_t end, findEnd(weights, config, tokenizer ? &*tokenizer : nullptr));
   Tokens silent;
   if (tokenizer)
-    silent = findSilent(*tokenizer, generator->vocab(), *end);
-  return Job{std::move(*generator), std::move(*prompts), std::move(tokenizer),
-             std::move(silent), options.ignoreEnd ? -1 : *end};
+    silent = findSilent(*tokenizer, generator.vocab(), end);
+  return Job{std::move(generator), std::move(prompts), std::move(tokenizer),
+             std::move(silent), options.ignoreEnd ? -1 : end};
 }
 
 //===----------------------------------------------------------------------===//
@@ -369,10 +338,7 @@ Result<Drawing> Drawing::create(const Job &job,
   constexpr int64_t fewest = 1 << 14;
   int threads = std::min(int(job.prompts.size()), availableProcessors());
   if (threads > 1 && vocab >= fewest) {
-    Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(threads);
-    if (!pool)
-      return Error{pool.message()};
-    drawing.pool = std::move(*pool);
+    NSA_ASSIGN_OR_RETURN(drawing.pool, ThreadPool::create(threads));
   }
   return drawing;
 }

@@ -21,10 +21,8 @@ static Result<std::string> makeText(const std::string &path, bool keys,
     return printConfigReference();
   if (path.empty())
     return Error{"no configuration given; --keys shows what one may say"};
-  Result<std::string> config = readConfigText(path);
-  if (!config)
-    return config.takeError();
-  return makeModelText(*config, path, overrides, stage);
+  NSA_ASSIGN_OR_RETURN(std::string config, readConfigText(path));
+  return makeModelText(config, path, overrides, stage);
 }
 
 int main(int argc, char **argv) {

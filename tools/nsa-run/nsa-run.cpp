@@ -94,14 +94,11 @@ static Status loadInputs(const Program &program, const EntryInfo &entry,
     if (std::find(names.begin(), names.end(), name) == names.end())
       return Error{"entry " + quote(entry.name) + " has no input " +
                    quote(name) + suggestion(name, names)};
-    Result<NpyArray> array = readNpy(path);
-    if (!array)
-      return array.takeError();
+    NSA_ASSIGN_OR_RETURN(NpyArray array, readNpy(path));
     const TensorView &tensor = *program.findTensor(name);
-    if (Status status = loadTensor(*array, tensor); !status)
+    if (Status status = loadTensor(array, tensor); !status)
       return Error{path + ": " + status.message()};
-    if (Status status = program.toDevice(tensor); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(program.toDevice(tensor));
   }
   return {};
 }
@@ -154,9 +151,7 @@ static Status writeOutputs(const Program &program, const EntryInfo &entry,
     if (tensor.name.find('/') != std::string::npos)
       return Error{"output " + quote(tensor.name) + " is not a file name"};
     std::string path = directory + "/" + tensor.name + ".npy";
-    if (Status status = writeFileAtomically(path, formatTensor(tensor));
-        !status)
-      return status;
+    NSA_RETURN_IF_ERROR(writeFileAtomically(path, formatTensor(tensor)));
   }
   return {};
 }
@@ -214,29 +209,22 @@ static void printTimes(const Program &program, const EntryInfo &entry,
 /// Initialises the program, sets the inputs and runs the entry.
 static Status runEntry(Program &program, const EntryInfo &entry,
                        const Options &options) {
-  Result<InputFiles> files = parseInputs(options.inputs);
-  if (!files)
-    return files.takeError();
-  if (Status status = checkComplete(program, entry, *files); !status)
-    return status;
+  NSA_ASSIGN_OR_RETURN(InputFiles files, parseInputs(options.inputs));
+  NSA_RETURN_IF_ERROR(checkComplete(program, entry, files));
   if (entry.name != initEntry && program.findEntry(initEntry))
-    if (Status status = program.run(initEntry); !status)
-      return status;
-  if (Status status = loadInputs(program, entry, *files); !status)
-    return status;
+    NSA_RETURN_IF_ERROR(program.run(initEntry));
+  NSA_RETURN_IF_ERROR(loadInputs(program, entry, files));
   std::vector<double> milliseconds;
   for (uint64_t i = 0; i < options.repeat; ++i) {
     auto start = std::chrono::steady_clock::now();
-    if (Status status = program.run(entry); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(program.run(entry));
     milliseconds.push_back(std::chrono::duration<double, std::milli>(
                                std::chrono::steady_clock::now() - start)
                                .count());
   }
   for (unsigned index : entry.outputs) {
     const TensorView &tensor = program.tensors()[index];
-    if (Status status = program.toHost(tensor); !status)
-      return status;
+    NSA_RETURN_IF_ERROR(program.toHost(tensor));
     printTensor(tensor);
   }
   if (options.time)
@@ -252,30 +240,23 @@ static Result<Artifact> openArtifact(const Options &options) {
   Result<Artifact> artifact = Artifact::open(options.artifact);
   if (!artifact || !artifact->needsExtents())
     return artifact;
-  Result<InputFiles> files = parseInputs(options.inputs);
-  if (!files)
-    return files.takeError();
+  NSA_ASSIGN_OR_RETURN(InputFiles files, parseInputs(options.inputs));
   std::map<std::string, std::vector<uint64_t>> shapes;
-  for (const auto &[name, path] : *files) {
-    Result<NpyArray> array = readNpy(path);
-    if (!array)
-      return array.takeError();
-    shapes.emplace(name, array->shape);
+  for (const auto &[name, path] : files) {
+    NSA_ASSIGN_OR_RETURN(NpyArray array, readNpy(path));
+    shapes.emplace(name, array.shape);
   }
   return artifact->withShapes(shapes);
 }
 
 static Status run(const Options &options) {
-  Result<Artifact> artifact = openArtifact(options);
-  if (!artifact)
-    return artifact.takeError();
-  Result<Program> program = Program::create(*artifact, options.runtime);
-  if (!program)
-    return program.takeError();
-  Result<const EntryInfo *> entry = program->entry(options.entry);
+  NSA_ASSIGN_OR_RETURN(Artifact artifact, openArtifact(options));
+  NSA_ASSIGN_OR_RETURN(Program program,
+                       Program::create(artifact, options.runtime));
+  Result<const EntryInfo *> entry = program.entry(options.entry);
   if (!entry)
     return Error{options.artifact + ": " + entry.message()};
-  return runEntry(*program, **entry, options);
+  return runEntry(program, **entry, options);
 }
 
 static void addOptions(CLI::App &app, Options &options) {

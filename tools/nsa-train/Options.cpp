@@ -196,8 +196,7 @@ static Status checkModel(CommandLine &line) {
       return Error{"--config " + line.config +
                    " has no effect: the configuration is " + line.model};
     for (const std::string &option : line.compileOptions)
-      if (Status status = checkCompileOption(option); !status)
-        return status;
+      NSA_RETURN_IF_ERROR(checkCompileOption(option));
     line.config = line.model;
     return {};
   }

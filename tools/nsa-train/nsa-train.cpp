@@ -59,9 +59,7 @@ static Status reportProfile(StepProfile &profile, const Program &program,
                  " steps of a run warm up"};
   profile.measureAgain();
   std::string path = directory + "/profile.json";
-  if (Status status = writeFileAtomically(path, profile.trace(program));
-      !status)
-    return status;
+  NSA_RETURN_IF_ERROR(writeFileAtomically(path, profile.trace(program)));
   std::printf("%swrote %s\n", profile.table(program).c_str(), path.c_str());
   return {};
 }
@@ -266,8 +264,7 @@ static Result<Artifact> openArtifact(const CommandLine &line,
   Result<Artifact> artifact = openArtifact(line.artefact);
   if (!artifact)
     return artifact;
-  if (Status status = checkAgreement(config, *artifact); !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkAgreement(config, *artifact));
   return artifact;
 }
 
@@ -287,17 +284,13 @@ static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
   auto say = [](const std::string &text) {
     std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
   };
-  Result<std::string> path =
-      compileForRanks(request, config, readVariable, say, ranks);
-  if (!path)
-    return path.takeError();
-  line.artefact = *path;
+  NSA_ASSIGN_OR_RETURN(
+      line.artefact,
+      compileForRanks(request, config, readVariable, say, ranks));
   Result<Artifact> artifact = openArtifact(line, config);
   if (!artifact)
     return artifact;
-  if (Status status = checkPlan(*artifact, request.gpu, ranks.localSize());
-      !status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(checkPlan(*artifact, request.gpu, ranks.localSize()));
   return artifact;
 }
 
@@ -316,28 +309,24 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   runtime.communicator = ranks.communicator();
   runtime.ranks = ranks.processGroup();
   runtime.ncclLibrary = line.nccl;
-  Result<Program> program = Program::create(artifact, runtime);
-  if (!program)
-    return Error{program.message()};
+  NSA_ASSIGN_OR_RETURN(Program program, Program::create(artifact, runtime));
   line.train.configPath = line.config;
   // What a rank alone would check, or wait for, stops the others.
   line.train.sameOnAllRanks = {
       {"--check-finite", line.checkFinite ? "on" : "off"},
       {"--no-graph", line.noGraph ? "on" : "off"},
       {"--rank-seconds", shortest(line.rankSeconds)}};
-  addFacts(line, *program, ranks);
+  addFacts(line, program, ranks);
   // Data sheets' numbers are of 16-bit operands.
   if (config.runtime.precision != "fp32")
-    line.train.peakFlops = findPeakFlops(program->gpu()).value_or(0);
+    line.train.peakFlops = findPeakFlops(program.gpu()).value_or(0);
   std::optional<StepProfile> profile;
   if (runtime.profile) {
-    Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
-    if (!gpu)
-      return Error{gpu.message()};
-    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu),
+    NSA_ASSIGN_OR_RETURN(std::optional<GPUPeaks> gpu, program.measureGPU());
+    profile.emplace(line.profileSteps, program.threads(), std::move(gpu),
                     ranks.size());
   }
-  ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
+  ProgramModel model(std::move(program), profile ? &*profile : nullptr);
   std::FILE *out = ranks.isFirst() ? stdout : std::fopen("/dev/null", "w");
   Console console(out, !line.noProgress && ranks.isFirst() &&
                            ::isatty(STDOUT_FILENO));
@@ -350,10 +339,8 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   if (!end)
     return Error{end.message()};
   if (profile && ranks.isFirst())
-    if (Status status =
-            reportProfile(*profile, model.get(), trainer.runDirectory());
-        !status)
-      return Error{status.message()};
+    NSA_RETURN_IF_ERROR(
+        reportProfile(*profile, model.get(), trainer.runDirectory()));
   if (*end == TrainEnd::StageEnded) {
     // The next stage goes on with this run.
     line.train.resume = trainer.runDirectory();
@@ -397,10 +384,8 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
   };
   std::string from = train.resume;
   if (!train.restart.empty()) {
-    Result<bool> saved = hasCheckpoint(train.restart);
-    if (!saved)
-      return saved.takeError();
-    from = *saved ? train.restart : "";
+    NSA_ASSIGN_OR_RETURN(bool saved, hasCheckpoint(train.restart));
+    from = saved ? train.restart : "";
   }
   if (from.empty()) {
     if (train.initFrom.empty())
@@ -409,19 +394,16 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
         findInitialWeights(train.initFrom, config, tokenizerHash);
     return weights ? Result<Start>(start) : weights.takeError();
   }
-  Result<FoundCheckpoint> found = findResume(from, config, isOfThisRun);
-  if (!found)
-    return found.takeError();
-  if (!found->path.empty()) {
-    if (Status status = checkInRun(found->path); !status)
-      return Error{status.message()};
-    Result<Checkpoint> opened = found->opened
-                                    ? Result<Checkpoint>(*found->opened)
-                                    : Checkpoint::open(found->path);
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint found,
+                       findResume(from, config, isOfThisRun));
+  if (!found.path.empty()) {
+    NSA_RETURN_IF_ERROR(checkInRun(found.path));
+    Result<Checkpoint> opened = found.opened ? Result<Checkpoint>(*found.opened)
+                                             : Checkpoint::open(found.path);
     if (!opened)
       return opened.takeError();
     if (from == "auto" || !train.restart.empty())
-      start.finished = describeFinished(found->path, opened->state, config);
+      start.finished = describeFinished(found.path, opened->state, config);
     if (!start.finished.empty())
       return start;
     if (Result<std::vector<std::string>> changes =
@@ -430,11 +412,11 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
       return changes.takeError();
     const std::vector<DataFile> &files = opened->state.history.files;
     if (!files.empty() && !train.allowChangedData)
-      train.verifier->expect(files, "the checkpoint '" + found->path + "'");
+      train.verifier->expect(files, "the checkpoint '" + found.path + "'");
     start.stage = findStage(config, opened->state.step + 1);
-    found->opened = std::move(*opened);
+    found.opened = std::move(*opened);
   }
-  train.found = std::move(*found);
+  train.found = std::move(found);
   return start;
 }
 
@@ -472,11 +454,10 @@ static Result<Start> checkStart(CommandLine &line, const RunConfig &config,
     status = line.train.verifier->wait(line.train.verifySeconds);
   if (status = ranks.synchronizeStatus("the start is checked", status); !status)
     return Error{status.message()};
-  Result<std::vector<std::string>> all = ranks.exchange(
-      "the stage", std::to_string(start.stage) + " " + start.finished);
-  if (!all)
-    return all.takeError();
-  const std::string &first = (*all)[0];
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                       ranks.exchange("the stage", std::to_string(start.stage) +
+                                                       " " + start.finished));
+  const std::string &first = all[0];
   size_t space = first.find(' ');
   return Start{size_t(std::stoul(first.substr(0, space))),
                first.substr(space + 1)};
@@ -486,17 +467,15 @@ static Result<Start> checkStart(CommandLine &line, const RunConfig &config,
 /// with a program of its own.
 static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
                                   const Dataset &data, Ranks &ranks) {
-  Result<Start> start = checkStart(line, config, data, ranks);
-  if (!start)
-    return start.takeError();
-  if (!start->finished.empty()) {
+  NSA_ASSIGN_OR_RETURN(Start start, checkStart(line, config, data, ranks));
+  if (!start.finished.empty()) {
     if (ranks.isFirst())
-      std::printf("%s\n", start->finished.c_str());
+      std::printf("%s\n", start.finished.c_str());
     return TrainEnd::Finished;
   }
   std::vector<Artifact> artifacts;
   size_t stages = std::max<size_t>(config.stages.size(), 1);
-  for (size_t stage = start->stage; stage < stages; ++stage) {
+  for (size_t stage = start.stage; stage < stages; ++stage) {
     Result<Artifact> made =
         compileStage(line, withStage(config, stage), stage, ranks);
     if (!made)
@@ -507,7 +486,7 @@ static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
   }
   Result<TrainEnd> end = TrainEnd::StageEnded;
   for (size_t i = 0; end && *end == TrainEnd::StageEnded; ++i) {
-    line.train.stage = start->stage + i;
+    line.train.stage = start.stage + i;
     end = trainRank(line, withStage(config, line.train.stage), artifacts[i],
                     data, ranks);
   }

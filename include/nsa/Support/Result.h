@@ -36,6 +36,9 @@ public:
     return error->message;
   }
 
+  /// The failure as an error of another result. Only valid on failure.
+  Error takeError() { return std::move(*error); }
+
 private:
   std::optional<Error> error;
 };
@@ -73,5 +76,25 @@ private:
 };
 
 } // namespace nsa
+
+/// Returns the error of a status, from a function whose result may be one.
+#define NSA_RETURN_IF_ERROR(...)                                               \
+  do {                                                                         \
+    if (::nsa::Status status_ = (__VA_ARGS__); !status_)                       \
+      return status_.takeError();                                              \
+  } while (false)
+
+/// Declares a variable with the value of a result, whose error is returned:
+/// NSA_ASSIGN_OR_RETURN(std::string text, readFile(path)).
+#define NSA_ASSIGN_OR_RETURN(declaration, ...)                                 \
+  NSA_ASSIGN_OR_RETURN_AS(NSA_NAME_OF_LINE(result, __LINE__), declaration,     \
+                          __VA_ARGS__)
+#define NSA_ASSIGN_OR_RETURN_AS(result, declaration, ...)                      \
+  auto result = (__VA_ARGS__);                                                 \
+  if (!result)                                                                 \
+    return result.takeError();                                                 \
+  declaration = std::move(*result)
+#define NSA_NAME_OF_LINE(name, line) NSA_JOIN_NAMES(name, line)
+#define NSA_JOIN_NAMES(name, line) name##line
 
 #endif // NSA_SUPPORT_RESULT_H
