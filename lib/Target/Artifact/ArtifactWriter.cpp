@@ -62,16 +62,6 @@ static artifact::InitKind getInitKind(nn::InitKind kind) {
   llvm_unreachable("unknown kind of initial value");
 }
 
-/// Names appear in messages, files and command lines.
-static LogicalResult checkName(Operation *op, StringRef name) {
-  for (unsigned char byte : name.bytes())
-    if (byte <= ' ' || byte > '~')
-      return op->emitError("the name '")
-             << name << "' has the byte " << unsigned(byte)
-             << ", which is not a printable character";
-  return success(!name.empty());
-}
-
 namespace {
 /// Builds the payload from the module's operations, in their order.
 class Writer {
@@ -89,36 +79,43 @@ public:
 private:
   using TensorMapList = fb::Offset<fb::Vector<fb::Offset<artifact::TensorMap>>>;
 
-  FailureOr<artifact::Slice> writeSlice(Operation *user,
-                                        std::optional<rt::SliceAttr> slice);
-  FailureOr<artifact::Slice> writeRoot(Operation *user, Value root);
-  FailureOr<artifact::Slice> writeMemory(Operation *user, Value value);
-  LogicalResult writeTensor(rt::TensorOp op);
+  /// Reports the first error. What is written after it is of no use.
+  InFlightDiagnostic fail(Operation *op, const Twine &message) {
+    return std::exchange(hasFailed, true) ? InFlightDiagnostic()
+                                          : op->emitOpError(message);
+  }
+  void checkName(Operation *op, StringRef name);
+  artifact::Slice writeSlice(Operation *user,
+                             std::optional<rt::SliceAttr> slice);
+  artifact::Slice writeRoot(Operation *user, Value root);
+  artifact::Slice writeMemory(Operation *user, Value value);
+  void writeTensor(rt::TensorOp op);
   void writeSegment(rt::SegmentOp op);
-  LogicalResult writeKernel(rt::KernelOp op);
+  void writeKernel(rt::KernelOp op);
   TensorMapList writeTensorMaps(ArrayAttr maps);
-  LogicalResult writeEntry(rt::EntryOp op);
-  LogicalResult writeBuffers(rt::EntryOp op);
-  FailureOr<fb::Offset<artifact::Command>> writeCommand(Operation *op);
+  std::vector<artifact::Selection> getSelections(rt::KernelOp op);
+  void writeEntry(rt::EntryOp op);
+  void writeBuffers(rt::EntryOp op);
+  fb::Offset<artifact::Command> writeCommand(Operation *op);
   fb::Offset<fb::Vector<uint32_t>> writeTensorList(ArrayAttr names);
   uint32_t getLocation(Location location);
   LogicalResult finish();
 
   struct Action {
-    artifact::Action type;
+    artifact::Action type = artifact::Action::NONE;
     fb::Offset<void> value;
   };
-  FailureOr<Action> writeAction(rt::LaunchOp op);
-  FailureOr<Action> writeAction(rt::GemmOp op);
-  FailureOr<Action> writeAction(rt::FillOp op);
-  FailureOr<Action> writeAction(rt::CopyOp op);
-  FailureOr<Action> writeAction(rt::InitializeOp op);
-  FailureOr<Action> writePart(Operation *op, Value source, Value out,
-                              artifact::CopyPart part);
-  FailureOr<Action> writeAction(rt::SliceShardOp op);
-  FailureOr<Action> writeAction(rt::WriteShardOp op);
-  FailureOr<Action> writeAction(rt::CollectiveStartOp op);
-  FailureOr<Action> writeAction(rt::CollectiveDoneOp op);
+  Action writeAction(rt::LaunchOp op);
+  Action writeAction(rt::GemmOp op);
+  Action writeAction(rt::FillOp op);
+  Action writeCopy(Operation *op, Value source, Value out,
+                   artifact::CopyPart part);
+  Action writeAction(rt::CopyOp op);
+  Action writeAction(rt::SliceShardOp op);
+  Action writeAction(rt::WriteShardOp op);
+  Action writeAction(rt::InitializeOp op);
+  Action writeAction(rt::CollectiveStartOp op);
+  Action writeAction(rt::CollectiveDoneOp op);
 
   ModuleOp module;
   ArrayRef<ArrayRef<char>> images;
@@ -139,6 +136,7 @@ private:
   llvm::StringMap<uint32_t> locationNumbers;
   /// Ranks that have parts of memory; 0 if none have.
   uint32_t ranks = 0;
+  bool hasFailed = false;
 };
 } // namespace
 
@@ -146,28 +144,39 @@ private:
 // Segments, tensors, kernels
 //===----------------------------------------------------------------------===//
 
-FailureOr<artifact::Slice>
-Writer::writeSlice(Operation *user, std::optional<rt::SliceAttr> slice) {
-  if (!slice)
-    return user->emitOpError("has memory without an address");
+/// Names appear in messages, files and command lines.
+void Writer::checkName(Operation *op, StringRef name) {
+  hasFailed |= name.empty();
+  for (unsigned char byte : name.bytes())
+    if ((byte <= ' ' || byte > '~') && !std::exchange(hasFailed, true))
+      op->emitError("the name '") << name << "' has the byte " << unsigned(byte)
+                                  << ", which is not a printable character";
+}
+
+artifact::Slice Writer::writeSlice(Operation *user,
+                                   std::optional<rt::SliceAttr> slice) {
+  if (!slice) {
+    fail(user, "has memory without an address");
+    return {};
+  }
   auto segment = segmentNumbers.find(slice->getSegment().getAttr());
-  if (segment == segmentNumbers.end())
-    return user->emitOpError("has memory in ")
-           << slice->getSegment() << ", which is not a segment";
+  if (segment == segmentNumbers.end()) {
+    fail(user, "has memory in ")
+        << slice->getSegment() << ", which is not a segment";
+    return {};
+  }
   return artifact::Slice(segment->second, slice->getOffset(), slice->getSize());
 }
 
 /// Of a view, what lies between its first and its last element.
-FailureOr<artifact::Slice> Writer::writeMemory(Operation *user, Value value) {
-  FailureOr<artifact::Slice> slice = writeRoot(user, rt::getMemoryRoot(value));
-  if (failed(slice))
-    return failure();
-  return artifact::Slice(slice->segment(),
-                         slice->offset() + rt::getByteOffset(value),
+artifact::Slice Writer::writeMemory(Operation *user, Value value) {
+  artifact::Slice slice = writeRoot(user, rt::getMemoryRoot(value));
+  return artifact::Slice(slice.segment(),
+                         slice.offset() + rt::getByteOffset(value),
                          rt::getByteSize(cast<MemRefType>(value.getType())));
 }
 
-FailureOr<artifact::Slice> Writer::writeRoot(Operation *user, Value root) {
+artifact::Slice Writer::writeRoot(Operation *user, Value root) {
   if (auto buffer = root.getDefiningOp<rt::BufferOp>())
     return writeSlice(buffer, buffer.getSlice());
   if (auto get = root.getDefiningOp<rt::GetOp>()) {
@@ -185,8 +194,8 @@ FailureOr<artifact::Slice> Writer::writeRoot(Operation *user, Value root) {
           tensor.getSlice()->getOffset(), rt::getByteSize(view.getType()));
     return writeSlice(user, slice);
   }
-  return user->emitOpError("has an operand that is neither a tensor nor a "
-                           "buffer");
+  fail(user, "has an operand that is neither a tensor nor a buffer");
+  return {};
 }
 
 void Writer::writeSegment(rt::SegmentOp op) {
@@ -196,12 +205,11 @@ void Writer::writeSegment(rt::SegmentOp op) {
       op.getAlignment()));
 }
 
-LogicalResult Writer::writeTensor(rt::TensorOp op) {
+void Writer::writeTensor(rt::TensorOp op) {
   tensorNumbers[op.getSymNameAttr()] = tensors.size();
   tensorOps[op.getSymNameAttr()] = op;
-  FailureOr<artifact::Slice> slice = writeSlice(op, op.getSlice());
-  if (failed(slice) || failed(checkName(op, op.getSymName())))
-    return failure();
+  artifact::Slice slice = writeSlice(op, op.getSlice());
+  checkName(op, op.getSymName());
   MemRefType type = op.getMemoryType();
   auto name = builder.CreateString(op.getSymName().str());
   auto shape = builder.CreateVector(
@@ -224,10 +232,9 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
   if (std::optional<StringRef> kept = op.getState())
     state = builder.CreateString(kept->str());
   tensors.push_back(artifact::CreateTensor(
-      builder, name, getDataType(type.getElementType()), shape, &*slice,
+      builder, name, getDataType(type.getElementType()), shape, &slice,
       static_cast<artifact::TensorRole>(op.getRole()), init, value,
       op.getDecay(), state, frequencies));
-  return success();
 }
 
 /// Nothing for a kernel that has none.
@@ -252,35 +259,36 @@ Writer::TensorMapList Writer::writeTensorMaps(ArrayAttr maps) {
 }
 
 /// The inputs of a kernel that hold numbers of blocks.
-static FailureOr<std::vector<artifact::Selection>>
-getSelections(rt::KernelOp op) {
+std::vector<artifact::Selection> Writer::getSelections(rt::KernelOp op) {
   std::vector<artifact::Selection> selections;
   auto blocks = op->getAttrOfType<DenseI64ArrayAttr>(kSelectBlocksAttr);
   if (!blocks)
     return selections;
   ArrayRef<Type> types = op.getFunctionType().getInputs();
-  if (blocks.size() != static_cast<int64_t>(types.size()))
-    return op.emitOpError("has `")
-           << kSelectBlocksAttr << "` of " << blocks.size() << " arguments for "
-           << types.size() << " arguments";
+  if (blocks.size() != static_cast<int64_t>(types.size())) {
+    fail(op, "has `") << kSelectBlocksAttr << "` of " << blocks.size()
+                      << " arguments for " << types.size() << " arguments";
+    return selections;
+  }
   for (auto [index, block] : llvm::enumerate(blocks.asArrayRef())) {
     if (block == 0)
       continue;
     auto memory = cast<MemRefType>(types[index]);
     if (!memory.getElementType().isInteger(32) || memory.getRank() != 4 ||
-        !memory.getLayout().isIdentity())
-      return op.emitOpError("has numbers of blocks in argument ")
-             << index << " of type " << memory
-             << ", expected i32 [batch, heads, tokens, count]";
+        !memory.getLayout().isIdentity()) {
+      fail(op, "has numbers of blocks in argument ")
+          << index << " of type " << memory
+          << ", expected i32 [batch, heads, tokens, count]";
+      break;
+    }
     selections.emplace_back(index, memory.getDimSize(2), memory.getDimSize(3),
                             block);
   }
   return selections;
 }
 
-LogicalResult Writer::writeKernel(rt::KernelOp op) {
-  if (failed(checkName(op, op.getSymName())))
-    return failure();
+void Writer::writeKernel(rt::KernelOp op) {
+  checkName(op, op.getSymName());
   kernelNumbers[op.getSymNameAttr()] = kernels.size();
   std::vector<uint8_t> types;
   std::vector<uint64_t> bytes;
@@ -302,12 +310,10 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
   if (!isDense)
     argumentRows = builder.CreateVectorOfStructs(rows);
   TensorMapList tensorMaps = writeTensorMaps(op.getTensorMapsAttr());
-  FailureOr<std::vector<artifact::Selection>> selected = getSelections(op);
-  if (failed(selected))
-    return failure();
   fb::Offset<fb::Vector<const artifact::Selection *>> selections;
-  if (!selected->empty())
-    selections = builder.CreateVectorOfStructs(*selected);
+  if (std::vector<artifact::Selection> selected = getSelections(op);
+      !selected.empty())
+    selections = builder.CreateVectorOfStructs(selected);
   ArrayRef<int32_t> grid = op.getGrid();
   kernels.push_back(artifact::CreateKernel(
       builder, name, name, grid[0], grid[1], grid[2], types.size(),
@@ -318,119 +324,97 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
       op.getSpillBytes().value_or(0), argumentRows, tensorMaps, selections,
       op->hasAttr(kExtentsAttr)));
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
 // Commands
 //===----------------------------------------------------------------------===//
 
-FailureOr<Writer::Action> Writer::writeAction(rt::LaunchOp op) {
+Writer::Action Writer::writeAction(rt::LaunchOp op) {
   std::vector<artifact::Slice> operands;
-  for (Value operand : op.getOperands()) {
-    FailureOr<artifact::Slice> slice = writeMemory(op, operand);
-    if (failed(slice))
-      return failure();
-    operands.push_back(*slice);
-  }
+  for (Value operand : op.getOperands())
+    operands.push_back(writeMemory(op, operand));
   auto kernel = kernelNumbers.find(op.getKernelAttr().getAttr());
-  if (kernel == kernelNumbers.end())
-    return op.emitOpError("launches ")
-           << op.getKernelAttr() << ", which is not compiled";
+  if (kernel == kernelNumbers.end()) {
+    fail(op, "launches ") << op.getKernelAttr() << ", which is not compiled";
+    return {};
+  }
   auto vector = builder.CreateVectorOfStructs(operands);
-  return Action{
-      artifact::Action::Launch,
-      artifact::CreateLaunch(builder, kernel->second, vector).Union()};
+  return {artifact::Action::Launch,
+          artifact::CreateLaunch(builder, kernel->second, vector).Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::GemmOp op) {
-  FailureOr<artifact::Slice> lhs = writeMemory(op, op.getLhs());
-  FailureOr<artifact::Slice> rhs = writeMemory(op, op.getRhs());
-  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
-  if (failed(lhs) || failed(rhs) || failed(out))
-    return failure();
-  FailureOr<artifact::Slice> addend = failure();
-  if (op.getAddend()) {
+static DataType getElementDataType(Value memory) {
+  return getDataType(cast<MemRefType>(memory.getType()).getElementType());
+}
+
+Writer::Action Writer::writeAction(rt::GemmOp op) {
+  artifact::Slice lhs = writeMemory(op, op.getLhs());
+  artifact::Slice rhs = writeMemory(op, op.getRhs());
+  artifact::Slice out = writeMemory(op, op.getOut());
+  std::optional<artifact::Slice> addend, workspace;
+  if (op.getAddend())
     addend = writeMemory(op, op.getAddend());
-    if (failed(addend))
-      return failure();
-  }
-  FailureOr<artifact::Slice> workspace = failure();
-  if (op.getWorkspace() || op.getWorkspaceSize() > 0) {
+  if (op.getWorkspace() || op.getWorkspaceSize() > 0)
     workspace = writeSlice(op, op.getWorkspace());
-    if (failed(workspace))
-      return failure();
-  }
-  auto type = [](Value value) {
-    return getDataType(cast<MemRefType>(value.getType()).getElementType());
-  };
   rt::GemmOp::Sizes sizes = op.getSizes();
-  return Action{artifact::Action::Gemm,
-                artifact::CreateGemm(
-                    builder, sizes.m, sizes.n, sizes.k, op.getTransposeLhs(),
-                    op.getTransposeRhs(), type(op.getLhs()), type(op.getRhs()),
-                    type(op.getOut()), op.getBeta().convertToFloat(), &*lhs,
-                    &*rhs, &*out, succeeded(workspace) ? &*workspace : nullptr,
-                    op.getAlpha().convertToFloat(),
-                    succeeded(addend) ? &*addend : nullptr, op.getBatch())
-                    .Union()};
+  return {artifact::Action::Gemm,
+          artifact::CreateGemm(
+              builder, sizes.m, sizes.n, sizes.k, op.getTransposeLhs(),
+              op.getTransposeRhs(), getElementDataType(op.getLhs()),
+              getElementDataType(op.getRhs()), getElementDataType(op.getOut()),
+              op.getBeta().convertToFloat(), &lhs, &rhs, &out,
+              workspace ? &*workspace : nullptr, op.getAlpha().convertToFloat(),
+              addend ? &*addend : nullptr, op.getBatch())
+              .Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::FillOp op) {
-  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
-  if (failed(out))
-    return failure();
-  Type type = cast<MemRefType>(op.getOut().getType()).getElementType();
-  return Action{artifact::Action::Fill,
-                artifact::CreateFill(builder, getDataType(type),
-                                     op.getValue().convertToDouble(), &*out)
-                    .Union()};
+Writer::Action Writer::writeAction(rt::FillOp op) {
+  artifact::Slice out = writeMemory(op, op.getOut());
+  return {artifact::Action::Fill,
+          artifact::CreateFill(builder, getElementDataType(op.getOut()),
+                               op.getValue().convertToDouble(), &out)
+              .Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::CopyOp op) {
-  FailureOr<artifact::Slice> source = writeMemory(op, op.getSource());
-  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
-  if (failed(source) || failed(out))
-    return failure();
-  return Action{artifact::Action::Copy,
-                artifact::CreateCopy(builder, &*source, &*out).Union()};
+Writer::Action Writer::writeCopy(Operation *op, Value source, Value out,
+                                 artifact::CopyPart part) {
+  artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
+  if (part != artifact::CopyPart::None) {
+    // What each rank has of the whole.
+    auto [own, whole] = std::minmax(from.size(), to.size());
+    uint64_t count = whole / own;
+    if (ranks != 0 && ranks != count)
+      fail(op, "is for ") << count << " ranks, other operations are for "
+                          << ranks;
+    ranks = count;
+  }
+  return {artifact::Action::Copy,
+          artifact::CreateCopy(builder, &from, &to, part).Union()};
 }
 
-/// A copy of what each rank has of `whole`.
-FailureOr<Writer::Action> Writer::writePart(Operation *op, Value source,
-                                            Value out,
-                                            artifact::CopyPart part) {
-  FailureOr<artifact::Slice> from = writeMemory(op, source);
-  FailureOr<artifact::Slice> to = writeMemory(op, out);
-  if (failed(from) || failed(to))
-    return failure();
-  auto [own, whole] = std::minmax(from->size(), to->size());
-  uint64_t count = whole / own;
-  if (ranks != 0 && ranks != count)
-    return op->emitOpError("is for ")
-           << count << " ranks, other operations are for " << ranks;
-  ranks = count;
-  return Action{artifact::Action::Copy,
-                artifact::CreateCopy(builder, &*from, &*to, part).Union()};
+Writer::Action Writer::writeAction(rt::CopyOp op) {
+  return writeCopy(op, op.getSource(), op.getOut(), artifact::CopyPart::None);
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::SliceShardOp op) {
-  return writePart(op, op.getMemory(), op.getPart(),
+Writer::Action Writer::writeAction(rt::SliceShardOp op) {
+  return writeCopy(op, op.getMemory(), op.getPart(),
                    artifact::CopyPart::Source);
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::WriteShardOp op) {
-  return writePart(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
+Writer::Action Writer::writeAction(rt::WriteShardOp op) {
+  return writeCopy(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::InitializeOp op) {
+Writer::Action Writer::writeAction(rt::InitializeOp op) {
   auto get = op.getOut().getDefiningOp<rt::GetOp>();
   auto tensor = tensorNumbers.find(get.getTensorAttr().getAttr());
-  if (tensor == tensorNumbers.end())
-    return op.emitOpError("names ")
-           << get.getTensorAttr() << ", which is not a tensor";
-  return Action{artifact::Action::Initialize,
-                artifact::CreateInitialize(builder, tensor->second).Union()};
+  if (tensor == tensorNumbers.end()) {
+    fail(op, "names ") << get.getTensorAttr() << ", which is not a tensor";
+    return {};
+  }
+  return {artifact::Action::Initialize,
+          artifact::CreateInitialize(builder, tensor->second).Union()};
 }
 
 static CollectiveKind getCollectiveKind(rt::Collective kind) {
@@ -445,40 +429,32 @@ static CollectiveKind getCollectiveKind(rt::Collective kind) {
   llvm_unreachable("unknown collective");
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::CollectiveStartOp op) {
-  FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
-  if (failed(memory))
-    return failure();
-  return Action{
-      artifact::Action::CollectiveStart,
-      artifact::CreateCollectiveStart(
-          builder, &*memory,
-          getDataType(
-              cast<MemRefType>(op.getMemory().getType()).getElementType()),
-          getCollectiveKind(op.getKind()))
-          .Union()};
+Writer::Action Writer::writeAction(rt::CollectiveStartOp op) {
+  artifact::Slice memory = writeMemory(op, op.getMemory());
+  return {artifact::Action::CollectiveStart,
+          artifact::CreateCollectiveStart(builder, &memory,
+                                          getElementDataType(op.getMemory()),
+                                          getCollectiveKind(op.getKind()))
+              .Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::CollectiveDoneOp op) {
-  FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
-  if (failed(memory))
-    return failure();
-  return Action{artifact::Action::CollectiveDone,
-                artifact::CreateCollectiveDone(builder, &*memory).Union()};
+Writer::Action Writer::writeAction(rt::CollectiveDoneOp op) {
+  artifact::Slice memory = writeMemory(op, op.getMemory());
+  return {artifact::Action::CollectiveDone,
+          artifact::CreateCollectiveDone(builder, &memory).Union()};
 }
 
-FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
-  auto action = llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
+fb::Offset<artifact::Command> Writer::writeCommand(Operation *op) {
+  auto action = llvm::TypeSwitch<Operation *, Action>(op)
                     .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
                           rt::SliceShardOp, rt::WriteShardOp, rt::InitializeOp,
                           rt::CollectiveStartOp, rt::CollectiveDoneOp>(
                         [&](auto command) { return writeAction(command); })
-                    .Default([](Operation *op) -> FailureOr<Action> {
-                      return op->emitOpError("has no form in an artefact");
+                    .Default([&](Operation *op) {
+                      fail(op, "has no form in an artefact");
+                      return Action();
                     });
-  if (failed(action))
-    return failure();
-  return artifact::CreateCommand(builder, action->type, action->value,
+  return artifact::CreateCommand(builder, action.type, action.value,
                                  getLocation(op->getLoc()));
 }
 
@@ -503,38 +479,29 @@ fb::Offset<fb::Vector<uint32_t>> Writer::writeTensorList(ArrayAttr names) {
   return builder.CreateVector(numbers);
 }
 
-LogicalResult Writer::writeEntry(rt::EntryOp op) {
-  if (failed(checkName(op, op.getSymName())))
-    return failure();
+void Writer::writeEntry(rt::EntryOp op) {
+  checkName(op, op.getSymName());
   std::vector<fb::Offset<artifact::Command>> commands;
-  for (rt::CommandOpInterface command : rt::getCommands(op)) {
-    FailureOr<fb::Offset<artifact::Command>> offset = writeCommand(command);
-    if (failed(offset))
-      return failure();
-    commands.push_back(*offset);
-  }
-  if (identity && failed(writeBuffers(op)))
-    return failure();
+  for (rt::CommandOpInterface command : rt::getCommands(op))
+    commands.push_back(writeCommand(command));
+  if (identity)
+    writeBuffers(op);
   auto name = builder.CreateString(op.getSymName().str());
   auto inputs = writeTensorList(op.getInputs());
   auto outputs = writeTensorList(op.getOutputs());
   auto list = builder.CreateVector(commands);
   entries.push_back(artifact::CreateEntry(builder, name, inputs, outputs, list,
                                           op.getArenaPeak().value_or(0)));
-  return success();
 }
 
-LogicalResult Writer::writeBuffers(rt::EntryOp op) {
+void Writer::writeBuffers(rt::EntryOp op) {
   for (const rt::Lifetime &lifetime : rt::getLifetimes(op)) {
     rt::BufferOp buffer = lifetime.buffer;
-    FailureOr<artifact::Slice> slice = writeSlice(buffer, buffer.getSlice());
-    if (failed(slice))
-      return failure();
-    buffers.push_back(artifact::CreateBuffer(builder, entries.size(), &*slice,
+    artifact::Slice slice = writeSlice(buffer, buffer.getSlice());
+    buffers.push_back(artifact::CreateBuffer(builder, entries.size(), &slice,
                                              lifetime.first, lifetime.last,
                                              getLocation(buffer.getLoc())));
   }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -626,15 +593,12 @@ FailureOr<StringRef> Writer::run() {
   for (auto op : module.getOps<rt::SegmentOp>())
     writeSegment(op);
   for (auto op : module.getOps<rt::TensorOp>())
-    if (failed(writeTensor(op)))
-      return failure();
+    writeTensor(op);
   for (auto op : module.getOps<rt::KernelOp>())
-    if (failed(writeKernel(op)))
-      return failure();
+    writeKernel(op);
   for (auto op : module.getOps<rt::EntryOp>())
-    if (failed(writeEntry(op)))
-      return failure();
-  if (failed(finish()))
+    writeEntry(op);
+  if (hasFailed || failed(finish()))
     return failure();
   return StringRef(reinterpret_cast<const char *>(builder.GetBufferPointer()),
                    builder.GetSize());
