@@ -78,10 +78,8 @@ static Result<Description> describe(const Driver &functions, int number) {
 }
 
 Result<GPU::Target> GPU::findTarget(int number) {
-  Result<const Driver *> opened = Driver::open();
-  if (!opened)
-    return opened.takeError();
-  NSA_ASSIGN_OR_RETURN(Description found, describe(**opened, number));
+  NSA_ASSIGN_OR_RETURN(const Driver *opened, Driver::open());
+  NSA_ASSIGN_OR_RETURN(Description found, describe(*opened, number));
   std::string known;
   for (bool isText : {false, true})
     // From the newest on.
@@ -95,13 +93,11 @@ Result<GPU::Target> GPU::findTarget(int number) {
 }
 
 Result<uint64_t> GPU::memory(int number) {
-  Result<const Driver *> opened = Driver::open();
-  if (!opened)
-    return opened.takeError();
-  NSA_ASSIGN_OR_RETURN(Description found, describe(**opened, number));
+  NSA_ASSIGN_OR_RETURN(const Driver *opened, Driver::open());
+  NSA_ASSIGN_OR_RETURN(Description found, describe(*opened, number));
   size_t bytes = 0;
-  NSA_RETURN_IF_ERROR((*opened)->check(
-      (*opened)->DeviceTotalMem(&bytes, found.device), "cuDeviceTotalMem"));
+  NSA_RETURN_IF_ERROR(opened->check(
+      opened->DeviceTotalMem(&bytes, found.device), "cuDeviceTotalMem"));
   return uint64_t(bytes);
 }
 

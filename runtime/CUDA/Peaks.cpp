@@ -88,16 +88,16 @@ static Result<double> measureProduct(const GPU &gpu, Bench &bench, BlasLt &blas,
   uint64_t operand = uint64_t(n) * uint64_t(k) * elementBytes(type);
   uint64_t result = uint64_t(n) * uint64_t(n) * elementBytes(type);
   uint64_t workspace = Bench::bytes - 2 * operand - result;
-  Result<unsigned> plan = blas.plan(
-      {n, n, k, /*transposeLhs=*/false, /*transposeRhs=*/true, type, type,
-       /*beta=*/0.0f, std::min<uint64_t>(workspace, 32u << 20)});
-  if (!plan)
-    return plan.takeError();
+  NSA_ASSIGN_OR_RETURN(
+      unsigned plan,
+      blas.plan({n, n, k, /*transposeLhs=*/false, /*transposeRhs=*/true, type,
+                 type,
+                 /*beta=*/0.0f, std::min<uint64_t>(workspace, 32u << 20)}));
   MatmulMemory memory = {bench.memory, bench.memory + operand,
                          bench.memory + 2 * operand,
                          bench.memory + 2 * operand + result};
   Result<double> seconds =
-      bench.time([&] { return blas.run(*plan, memory, gpu.stream()); });
+      bench.time([&] { return blas.run(plan, memory, gpu.stream()); });
   if (!seconds)
     return seconds.takeError();
   return 2.0 * double(n) * double(n) * double(k) / *seconds;

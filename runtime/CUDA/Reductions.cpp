@@ -114,16 +114,14 @@ Result<std::string> Reductions::shareId() {
 
 Status Reductions::connect() {
   NSA_RETURN_IF_ERROR(shareNumbers());
-  Result<std::string> id = shareId();
-  if (!id)
-    return Error{id.message()};
+  NSA_ASSIGN_OR_RETURN(std::string id, shareId());
   // NCCL waits without end for ranks that do not come.
   struct Attempt {
     std::atomic<bool> hasEnded{false};
     Status status;
   };
   auto attempt = std::make_shared<Attempt>();
-  std::thread thread([this, attempt, id = *id] {
+  std::thread thread([this, attempt, id] {
     gpu->makeCurrent();
     attempt->status = nccl->connect(id, group->rank(), group->size());
     if (attempt->status)

@@ -314,15 +314,14 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
     return Error{std::string("a product of ") + typeName(gemm.lhs_type()) +
                  " and " + typeName(gemm.rhs_type()) +
                  " has no counterpart in cuBLASLt"};
-  Result<unsigned> plan =
+  NSA_ASSIGN_OR_RETURN(
+      unsigned plan,
       blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
                   gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
                   gemm.out_type(), gemm.beta(),
                   gemm.workspace() ? gemm.workspace()->size() : 0, gemm.alpha(),
-                  int32_t(gemm.batch())});
-  if (!plan)
-    return plan.takeError();
-  return Command(RunGemm{*plan, memoryOf(gemm)});
+                  int32_t(gemm.batch())}));
+  return Command(RunGemm{plan, memoryOf(gemm)});
 }
 
 MatmulMemory CUDAExecutable::memoryOf(const artifact::Gemm &gemm) const {

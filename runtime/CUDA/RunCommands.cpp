@@ -165,12 +165,10 @@ Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
   start = std::max(start, measuredUntil);
   uint64_t begin = start;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
-    Result<std::optional<CommandSpan>> reduction =
-        readReduction(entry, i, begin);
-    if (!reduction)
-      return Error{reduction.message()};
-    if (*reduction) {
-      entry.lastRun[i] = **reduction;
+    NSA_ASSIGN_OR_RETURN(std::optional<CommandSpan> reduction,
+                         readReduction(entry, i, begin));
+    if (reduction) {
+      entry.lastRun[i] = *reduction;
       entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
       continue;
     }

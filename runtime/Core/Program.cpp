@@ -134,10 +134,8 @@ static Status describe(const Artifact &source, const EntryInfo &entry,
 }
 
 Status Program::run(std::string_view entryName) {
-  Result<const EntryInfo *> info = entry(entryName);
-  if (!info)
-    return info.takeError();
-  return run(**info);
+  NSA_ASSIGN_OR_RETURN(const EntryInfo *info, entry(entryName));
+  return run(*info);
 }
 
 Status Program::run(const EntryInfo &entry) {

@@ -166,10 +166,8 @@ Session::bind(const EntryInfo &entry,
               const std::vector<Argument> &arguments) const {
   std::vector<Slot> slots = slotsOf(loaded, entry);
   for (const Argument &argument : arguments) {
-    Result<Slot *> found = findSlot(entry, slots, argument.name);
-    if (!found)
-      return found.takeError();
-    Slot &slot = **found;
+    NSA_ASSIGN_OR_RETURN(Slot * found, findSlot(entry, slots, argument.name));
+    Slot &slot = *found;
     std::string about =
         "entry " + quote(entry.name) + ": argument " + quote(argument.name);
     if (slot.array)

@@ -79,14 +79,12 @@ static Result<ForeignFile> inspect(const std::string &path) {
   std::string index = fs::path(path).replace_extension(".idx").string();
   std::error_code code;
   if (fs::exists(index, code)) {
-    Result<MegatronIndex> read = MegatronIndex::read(index);
-    if (!read)
-      return read.takeError();
+    NSA_ASSIGN_OR_RETURN(MegatronIndex read, MegatronIndex::read(index));
     file.isMegatron = true;
-    file.width = read->width;
-    file.tokens = read->tokens;
-    file.documents = std::move(read->documents);
-    file.index = {fs::path(index).filename().string(), read->hash};
+    file.width = read.width;
+    file.tokens = read.tokens;
+    file.documents = std::move(read.documents);
+    file.index = {fs::path(index).filename().string(), read.hash};
   }
   NSA_ASSIGN_OR_RETURN(Shard shard, file.open());
   file.width = shard.width();

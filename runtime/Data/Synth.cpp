@@ -317,18 +317,13 @@ Result<Manifest> synthesize(const SynthOptions &options) {
         " tokens for it"};
   NSA_ASSIGN_OR_RETURN(DataFolder folder,
                        DataFolder::open(options.output, options.overwrite));
-  Result<SplitInfo> train =
-      writeTokens(options, folder.staging(), "train", tokens.train,
-                  tokens.trainDocuments, tokens.trainMarks);
-  if (!train)
-    return train.takeError();
-  Result<SplitInfo> val =
-      writeTokens(options, folder.staging(), "val", tokens.val,
-                  tokens.valDocuments, tokens.valMarks);
-  if (!val)
-    return val.takeError();
-  manifest.train = std::move(*train);
-  manifest.val = std::move(*val);
+  NSA_ASSIGN_OR_RETURN(manifest.train,
+                       writeTokens(options, folder.staging(), "train",
+                                   tokens.train, tokens.trainDocuments,
+                                   tokens.trainMarks));
+  NSA_ASSIGN_OR_RETURN(manifest.val,
+                       writeTokens(options, folder.staging(), "val", tokens.val,
+                                   tokens.valDocuments, tokens.valMarks));
   NSA_RETURN_IF_ERROR(folder.publish(manifest));
   return manifest;
 }

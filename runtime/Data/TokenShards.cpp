@@ -138,14 +138,8 @@ Status TokenShardsWriter::finish(const TokenShardsInfo &info) {
   manifest.sourceDigest = info.sourceDigest;
   manifest.vocabSize = impl->vocabSize;
   manifest.tokenizer = impl->tokenizer;
-  Result<SplitInfo> train = impl->finishSplit(impl->train, "train");
-  if (!train)
-    return train.takeError();
-  Result<SplitInfo> val = impl->finishSplit(impl->val, "val");
-  if (!val)
-    return val.takeError();
-  manifest.train = std::move(*train);
-  manifest.val = std::move(*val);
+  NSA_ASSIGN_OR_RETURN(manifest.train, impl->finishSplit(impl->train, "train"));
+  NSA_ASSIGN_OR_RETURN(manifest.val, impl->finishSplit(impl->val, "val"));
   return impl->folder.publish(manifest);
 }
 

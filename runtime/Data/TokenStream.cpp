@@ -121,16 +121,10 @@ Result<Dataset> Dataset::open(const std::string &directory, Manifest manifest) {
   data.directory = directory;
   data.manifest = std::move(manifest);
   int64_t vocab = data.manifest.vocabSize;
-  Result<TokenStream> train =
-      TokenStream::open(directory, data.manifest.train, vocab);
-  if (!train)
-    return train.takeError();
-  data.train = std::move(*train);
-  Result<TokenStream> val =
-      TokenStream::open(directory, data.manifest.val, vocab);
-  if (!val)
-    return val.takeError();
-  data.val = std::move(*val);
+  NSA_ASSIGN_OR_RETURN(
+      data.train, TokenStream::open(directory, data.manifest.train, vocab));
+  NSA_ASSIGN_OR_RETURN(data.val,
+                       TokenStream::open(directory, data.manifest.val, vocab));
   for (auto [sources, split] :
        {std::pair(&data.trainDocuments, &data.manifest.train),
         std::pair(&data.valDocuments, &data.manifest.val)})

@@ -75,17 +75,16 @@ static Status chooseOptions(const CompileRequest &request,
   std::vector<std::string> options = request.options;
   std::string target(artifact::cpuTarget), ptxas;
   if (config.runtime.device != "cpu") {
-    Result<cuda::GPU::Target> gpu = cuda::GPU::findTarget(request.gpu);
-    if (!gpu)
-      return Error{gpu.message()};
-    target = gpu->name;
+    NSA_ASSIGN_OR_RETURN(cuda::GPU::Target gpu,
+                         cuda::GPU::findTarget(request.gpu));
+    target = gpu.name;
     auto given = std::find_if(options.begin(), options.end(),
                               [](const std::string &option) {
                                 return option.rfind("ptxas=", 0) == 0;
                               });
     if (given != options.end())
       ptxas = given->substr(given->find('=') + 1);
-    else if (gpu->isText)
+    else if (gpu.isText)
       ptxas = "none";
     else
       ptxas = findPtxas(variables);

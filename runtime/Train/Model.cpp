@@ -21,21 +21,17 @@ Status ProgramModel::run(std::string_view entry) {
 }
 
 Status ProgramModel::start(std::string_view entry) {
-  Result<const EntryInfo *> info = program.entry(entry);
-  if (!info)
-    return info.takeError();
-  Status status = program.start(**info);
+  NSA_ASSIGN_OR_RETURN(const EntryInfo *info, program.entry(entry));
+  Status status = program.start(*info);
   // Where commands are measured, they have ended.
   if (status && profile)
-    profile->record(program, **info);
+    profile->record(program, *info);
   return status;
 }
 
 Status ProgramModel::finish(std::string_view entry) {
-  Result<const EntryInfo *> info = program.entry(entry);
-  if (!info)
-    return info.takeError();
-  return program.finish(**info);
+  NSA_ASSIGN_OR_RETURN(const EntryInfo *info, program.entry(entry));
+  return program.finish(*info);
 }
 
 static const TensorView *findAmong(const Program &program,

@@ -41,22 +41,20 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
   RunLog log(rank, std::move(heartbeat));
   if (rank != 0)
     return log;
-  Result<CsvLog> training =
-      CsvLog::open(directory.file("training.csv"),
-                   "step,loss,lr,grad_norm,toks_per_s", lastStep);
-  if (!training)
-    return training.takeError();
-  Result<CsvLog> val =
-      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastValidation);
-  if (!val)
-    return val.takeError();
+  NSA_ASSIGN_OR_RETURN(CsvLog training,
+                       CsvLog::open(directory.file("training.csv"),
+                                    "step,loss,lr,grad_norm,toks_per_s",
+                                    lastStep));
+  NSA_ASSIGN_OR_RETURN(
+      CsvLog val,
+      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastValidation));
   NSA_ASSIGN_OR_RETURN(
       EventFile events,
       EventFile::create(directory.file("tb"), wallClock(), lastStep + 1));
   std::string path = directory.file("eval.jsonl");
   NSA_RETURN_IF_ERROR(dropHalfLine(path));
   NSA_ASSIGN_OR_RETURN(RecordFile evaluations, RecordFile::open(path));
-  log.tables.emplace(Tables{std::move(*training), std::move(*val),
+  log.tables.emplace(Tables{std::move(training), std::move(val),
                             std::move(events), std::move(evaluations), path});
   return log;
 }

@@ -49,10 +49,9 @@ Result<std::string> checkSample(const TrainBinding &binding,
   if (!binding.decodes())
     return "each token of a sample takes the time of a whole sequence" +
            advice + "that decodes it";
-  Result<std::vector<int32_t>> prompt = tokenizer.encode(options.prompt);
-  if (!prompt)
-    return prompt.takeError();
-  int64_t tokens = int64_t(prompt->size()), most = binding.sampleContext;
+  NSA_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
+                       tokenizer.encode(options.prompt));
+  int64_t tokens = int64_t(prompt.size()), most = binding.sampleContext;
   std::string limit = std::to_string(most) + " tokens" + advice;
   if (tokens > most)
     return Error{"train.sample_prompt has " + std::to_string(tokens) +

@@ -277,17 +277,14 @@ Result<TrainEnd> Trainer::loop() {
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
     if (!finite && record->hasTargets && !isOverflow(*record))
       return reportNonFinite(*record);
-    Result<std::optional<TrainEnd>> stop = synchronizeStep(*record);
-    if (!stop)
-      return stop.takeError();
+    NSA_ASSIGN_OR_RETURN(std::optional<TrainEnd> stop,
+                         synchronizeStep(*record));
     NSA_RETURN_IF_ERROR(directory->check());
     NSA_RETURN_IF_ERROR(afterStep(*record));
     if (isSaveWritten) {
-      Result<std::optional<TrainEnd>> end = continueSave();
-      if (!end)
-        return end.takeError();
-      if (*end)
-        return **end;
+      NSA_ASSIGN_OR_RETURN(std::optional<TrainEnd> end, continueSave());
+      if (end)
+        return *end;
     }
     if (dataHealth.failure != DataHealth::None)
       return endOnData();
@@ -299,15 +296,13 @@ Result<TrainEnd> Trainer::loop() {
         state.step % train.sampleEvery == 0)
       NSA_RETURN_IF_ERROR(showSample("during training", 3.0));
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
-    if (last || *stop || due || saveDueByTime) {
-      Result<std::optional<TrainEnd>> end = save(last || *stop);
-      if (!end)
-        return end.takeError();
-      if (*end)
-        return **end;
+    if (last || stop || due || saveDueByTime) {
+      NSA_ASSIGN_OR_RETURN(std::optional<TrainEnd> end, save(last || stop));
+      if (end)
+        return *end;
     }
-    if (*stop)
-      return **stop;
+    if (stop)
+      return *stop;
   }
   return state.step < train.steps ? TrainEnd::StageEnded : TrainEnd::Finished;
 }

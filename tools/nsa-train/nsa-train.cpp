@@ -398,23 +398,22 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
                        findResume(from, config, isOfThisRun));
   if (!found.path.empty()) {
     NSA_RETURN_IF_ERROR(checkInRun(found.path));
-    Result<Checkpoint> opened = found.opened ? Result<Checkpoint>(*found.opened)
-                                             : Checkpoint::open(found.path);
-    if (!opened)
-      return opened.takeError();
+    NSA_ASSIGN_OR_RETURN(Checkpoint opened,
+                         found.opened ? Result<Checkpoint>(*found.opened)
+                                      : Checkpoint::open(found.path));
     if (from == "auto" || !train.restart.empty())
-      start.finished = describeFinished(found.path, opened->state, config);
+      start.finished = describeFinished(found.path, opened.state, config);
     if (!start.finished.empty())
       return start;
     if (Result<std::vector<std::string>> changes =
-            checkResumable(*opened, request);
+            checkResumable(opened, request);
         !changes)
       return changes.takeError();
-    const std::vector<DataFile> &files = opened->state.history.files;
+    const std::vector<DataFile> &files = opened.state.history.files;
     if (!files.empty() && !train.allowChangedData)
       train.verifier->expect(files, "the checkpoint '" + found.path + "'");
-    start.stage = findStage(config, opened->state.step + 1);
-    found.opened = std::move(*opened);
+    start.stage = findStage(config, opened.state.step + 1);
+    found.opened = std::move(opened);
   }
   train.found = std::move(found);
   return start;
@@ -430,11 +429,10 @@ static Status checkBefore(const CommandLine &line, const RunConfig &config,
       return Error{"--compile-option " + option +
                    " is for as many ranks, not " +
                    std::to_string(ranks.size())};
-  Result<std::optional<Tokenizer>> tokenizer =
-      checkVocabulary(data, config.data.tokenizer, config.model.vocabSize);
-  if (!tokenizer)
-    return Error{tokenizer.message()};
-  tokenizerHash = *tokenizer ? (*tokenizer)->hash() : 0;
+  NSA_ASSIGN_OR_RETURN(
+      std::optional<Tokenizer> tokenizer,
+      checkVocabulary(data, config.data.tokenizer, config.model.vocabSize));
+  tokenizerHash = tokenizer ? tokenizer->hash() : 0;
   return checkWindows(data, config);
 }
 
