@@ -31,6 +31,7 @@ inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
 inline constexpr llvm::StringLiteral kSeedAttr = "nn.seed";
 inline constexpr llvm::StringLiteral kAliasAttr = "nn.alias";
 inline constexpr llvm::StringLiteral kObjectiveAttr = "nn.objective";
+inline constexpr llvm::StringLiteral kKeptAttr = "nn.kept";
 inline constexpr llvm::StringLiteral kStatisticAttr = "nn.statistic";
 inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
 inline constexpr llvm::StringLiteral kConfigAttr = "nn.config";

@@ -344,7 +344,7 @@ static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
       op, attribute,
       {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr, kOptimizerAttr, kStateAttr,
        kDimsAttr, kDifferentiateAttr, kSeedAttr, kAliasAttr, kObjectiveAttr,
-       kStatisticAttr, kTrainAttr, kConfigAttr, kPrecisionAttr});
+       kKeptAttr, kStatisticAttr, kTrainAttr, kConfigAttr, kPrecisionAttr});
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
@@ -468,7 +468,7 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
                       attribute, "result", getResultName);
   if (name == kAliasAttr)
     return verifyAlias(function, resultIndex, attribute);
-  if (name == kStatisticAttr)
+  if (name == kStatisticAttr || name == kKeptAttr)
     return verifyUnit(op, attribute);
   if (name != kObjectiveAttr)
     return unknownAttribute(op, attribute);

@@ -31,6 +31,7 @@ def NN_Dialect : Dialect {
     | `nn.seed` | argument | the gradient of the objective, a `tensor<f32>`; 1 without it |
     | `nn.alias` | result | the result replaces the argument of this name |
     | `nn.objective` | result | the value to differentiate, in training the loss |
+    | `nn.kept` | result | of a backward function: an argument, which the forward pass has kept |
     | `nn.statistic` | result | a metric: evaluation computes it, training does not |
     | `nn.train` | function | the model to train |
     | `nn.config` | module | sections `model` and `nsa` of the configuration the model was made from, as JSON |

@@ -56,6 +56,9 @@ private:
   void addGradient(Value primal, Value gradient);
   Value castTo(Value value, Type element);
   LogicalResult appendGradients();
+  /// Takes results that the forward pass has kept, of so many, as arguments,
+  /// and returns the gradients alone.
+  void takeKeptResults(unsigned numResults, unsigned objective);
 
   func::FuncOp function;
   BackwardTagger tagger;
@@ -280,11 +283,40 @@ LogicalResult Differentiator::appendGradients() {
   return success();
 }
 
+void Differentiator::takeKeptResults(unsigned numResults, unsigned objective) {
+  auto ret = cast<func::ReturnOp>(function.front().getTerminator());
+  Signature signature(function);
+  unsigned numArguments = function.getNumArguments();
+  BlockArgument output;
+  for (unsigned index : llvm::seq(numResults)) {
+    if (!function.getResultAttr(index, nn::kKeptAttr))
+      continue;
+    Value value = ret.getOperand(index);
+    StringRef name = nn::getResultName(function, index);
+    BlockArgument kept = signature.addArgument(
+        value.getType(),
+        nameArgument(function.getContext(), name, nn::ArgumentRole::Input),
+        value.getLoc());
+    value.replaceAllUsesWith(kept);
+    if (index == objective)
+      output = kept;
+  }
+  if (function.front().getNumArguments() == numArguments)
+    return;
+  signature.update();
+  keepResults(function,
+              llvm::to_vector(llvm::seq(numResults, function.getNumResults())));
+  eraseDeadOps(function);
+  if (output && output.use_empty())
+    (void)function.eraseArgument(output.getArgNumber());
+}
+
 LogicalResult Differentiator::run(unsigned objective) {
   FailureOr<func::ReturnOp> ret = getReturn(function);
   if (failed(ret) || failed(findTargets()))
     return failure();
   findActiveValues();
+  unsigned numResults = function.getNumResults();
 
   Value value = ret->getOperand(objective);
   builder.setInsertionPoint(*ret);
@@ -301,6 +333,7 @@ LogicalResult Differentiator::run(unsigned objective) {
     return failure();
   function.removeResultAttr(
       objective, StringAttr::get(function.getContext(), nn::kObjectiveAttr));
+  takeKeptResults(numResults, objective);
   return success();
 }
 
@@ -313,6 +346,11 @@ static LogicalResult checkNoTargets(func::FuncOp function) {
              << function.getName()
              << "` is marked nn.differentiate, but no result is marked "
                 "nn.objective";
+  for (unsigned i : llvm::seq(function.getNumResults()))
+    if (function.getResultAttr(i, nn::kKeptAttr))
+      return function.emitError("result ")
+             << i << " of function `" << function.getName()
+             << "` is marked nn.kept, but no result is marked nn.objective";
   return success();
 }
 

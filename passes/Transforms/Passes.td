@@ -360,6 +360,11 @@ def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
     The gradient of a scalar objective starts from 1. For any other objective it
     is a new last argument, named `grad.<result>`.
 
+    With results marked `nn.kept` the function becomes one of its gradients alone:
+    what is marked comes as a last argument of its name, the objective if gradients
+    need it, and the rest of the primal operations is there only where they do. Without the marks
+    and without `nn.objective`, the function is the forward pass that keeps them.
+
     Errors: an operation between argument and objective without the interface,
     an argument that does not reach the objective, `nn.differentiate` without an
     objective, more than one objective, more than one block.

@@ -105,7 +105,7 @@ class Call:
         extents = {"B": batch, "T": length, "N": source.rows}
         _check_arguments(source, tensors, extents)
         self.outputs = [(source.shape(alias, extents), TYPES[source.types[alias][1]])
-                        for alias in source.results.values()]
+                        for alias in source.outputs.values()]
         self._place_kept()
         # What has the shape of an argument is made fastest.
         kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
@@ -116,7 +116,7 @@ class Call:
         module = _module(operator, source, extents, device)
         program = load(module._artifact, threads=0, seed=0, check_finite=False, poison=False, blas_library="",
                        device=device.index or 0, external_memory=True)
-        self._run = program.prepare("main", [*source.arguments, *source.results])
+        self._run = program.prepare("main", [*source.inputs, *source.outputs])
         self._scratch = self._run.scratch_bytes
         self._index = device.index if device.type == "cuda" else None
 
@@ -186,7 +186,7 @@ class Call:
 
 def _check_arguments(source, tensors, extents):
     """What the checks of an operator leave: each tensor is what its kernels read."""
-    for (name, alias), tensor in zip(source.arguments.items(), tensors, strict=True):
+    for (name, alias), tensor in zip(source.inputs.items(), tensors, strict=True):
         shape, dtype = source.shape(alias, extents), TYPES[source.types[alias][1]]
         found = tuple(tensor.shape), tensor.dtype, tensor.device
         if found != (shape, dtype, tensors[0].device):

@@ -40,7 +40,7 @@ def _attend_fake(q, k, v, indices, start, visibility, scale):
 
 
 def attend_backward(grad, q, k, v, o, lse, indices, start, visibility, scale):
-    return tuple(run(_sources.attend_backward, given(grad, q, k, v, o, lse, indices, start), (visibility, scale),
+    return tuple(run(_sources.attend_backward, given(grad, q, k, v, indices, start, o, lse), (visibility, scale),
                      lambda: check_attend(q, k, v, indices, start, visibility)))
 
 
@@ -77,10 +77,8 @@ def _compress_fake(x, weights, start, phi, block, stride):
 
 
 def compress_backward(grad, x, weights, start, phi, block, stride):
-    gradients = run(_sources.compress_backward, given(grad, x, *weights, start),
-                    (phi, block, stride, start is not None),
-                    lambda: check_compress(x, weights, phi, block, stride, start))
-    return [gradient.to(x.dtype) for gradient in gradients]
+    return run(_sources.compress_backward, given(grad, x, *weights, start), (phi, block, stride, start is not None),
+               lambda: check_compress(x, weights, phi, block, stride, start))
 
 
 def keep_compress(ctx, inputs, output):

@@ -1,4 +1,5 @@
-"""The operators as functions of MLIR: one text for one signature.
+"""The operators as functions of MLIR: one text for one signature. Those of gradients are the same with marks for the compiler,
+which differentiates them (nn.kept).
 
 Shapes name the extents of a call: B sequences of T tokens, N compressed blocks of
 each. In the text they are numbers, or `?` where one program serves all
@@ -30,6 +31,23 @@ class Source:
     lines: list
     #: N, where types have it.
     rows: int = 0
+    #: Of a backward function: the results that it takes from the forward pass, and the arguments that have gradients.
+    kept: tuple = ()
+    targets: tuple = ()
+
+    @property
+    def inputs(self):
+        """{name: alias} of what a call takes: of a backward function the gradient of the first result, the arguments,
+        and what was kept."""
+        if not self.targets:
+            return self.arguments
+        name, alias = next(iter(self.results.items()))
+        return {f"grad.{name}": alias, **self.arguments, **{name: self.results[name] for name in self.kept}}
+
+    @property
+    def outputs(self):
+        """{name: alias} of what it gives."""
+        return {f"grad.{name}": self.arguments[name] for name in self.targets} or self.results
 
     @property
     def takes_any_extents(self):
@@ -39,7 +57,7 @@ class Source:
     @property
     def sizes_of(self):
         """The position of an argument whose first dimensions are B and T."""
-        return next(i for i, alias in enumerate(self.arguments.values()) if self.types[alias][0][:2] == ("B", "T"))
+        return next(i for i, alias in enumerate(self.inputs.values()) if self.types[alias][0][:2] == ("B", "T"))
 
     def shape(self, alias, extents):
         """The shape of a type in a call."""
@@ -51,9 +69,16 @@ class Source:
             sizes = [size if isinstance(size, int) else extents[size] if extents else "?" for size in shape]
             return "tensor<" + "".join(f"{size}x" for size in sizes) + element + ">"
 
+        def mark(name, **marks):
+            return f'{{nn.name = "{name}"' + "".join(f", nn.{mark}" for mark, is_set in marks.items() if is_set) + "}"
+
+        is_backward = bool(self.targets)
         aliases = "".join(f"!{alias} = {spell(*kind)}\n" for alias, kind in self.types.items())
-        arguments = ", ".join(f'%{name}: !{alias} {{nn.name = "{name}"}}' for name, alias in self.arguments.items())
-        results = ", ".join(f'!{alias} {{nn.name = "{name}"}}' for name, alias in self.results.items())
+        arguments = ", ".join(f"%{name}: !{alias} {mark(name, differentiate=name in self.targets)}"
+                              for name, alias in self.arguments.items())
+        first = next(iter(self.results))
+        results = ", ".join(f"!{alias} {mark(name, objective=is_backward and name == first, kept=is_backward)}"
+                            for name, alias in self.results.items())
         body = "".join(f"  {line}\n" for line in self.lines)
         values = ", ".join(f"%{name}" for name in self.results)
         kinds = ", ".join(f"!{alias}" for alias in self.results.values())
@@ -108,40 +133,25 @@ def attend(tensors, parameters):
 
 
 def attend_backward(tensors, parameters):
-    (_, q, k, v, _, _, *others), (visibility, scale) = tensors, parameters
-    source = attend([q, k, v, *others], parameters)
-    extra = {name: name for name in ("i", "start") if name in source.arguments}
-    source.arguments = {"do": "o", "q": "q", "k": "k", "v": "v", "o": "o", "lse": "lse", **extra}
-    source.results = {"dq": "q", "dk": "k", "dv": "v"}
-    source.lines = [f"%dq, %dk, %dv = nsa.attention_backward %do, %q, %k, %v, %o, %lse "
-                    f"{_visible(visibility, 'start' in extra)}{_scaled(scale)} : !o, !q, !k, !v, !o, !lse"]
-    return source
+    """Its gradients: tensors are that of the output, what `attend` took, and what it gave."""
+    source = attend(tensors[1:-2], parameters)
+    return dataclasses.replace(source, kept=("o", "lse"), targets=("q", "k", "v"))
 
 
 class _Compression:
-    """nsa.compress of one tensor with its parameters, and the gradients."""
+    """nsa.compress of one tensor with its parameters."""
 
     def __init__(self, name, alias, phi, parameters, clause, is_packed=False):
         self.name, self.alias, self.phi = name, alias, phi
         self.clause = ("start(%start) " if is_packed else "") + f"by({clause})"
         self.start = ", !start" if is_packed else ""
         self.types = {f"{name}_p{i}": (tuple(p.shape), ELEMENTS[p.dtype]) for i, p in enumerate(parameters)}
-        self.gradients = {f"d{name}_p{i}": (tuple(p.shape), "f32") for i, p in enumerate(parameters)}
 
-    def forward(self, result):
+    def line(self, result):
         values = "".join(f", %{name}" for name in self.types)
         kinds = "".join(f", !{name}" for name in self.types)
         return (f"%{result} = nsa.compress {self.phi} %{self.name}{values} {self.clause} "
                 f": (!{self.alias}{kinds}{self.start}) -> !{self.alias}c")
-
-    def backward(self, gradient):
-        values = "".join(f", %{name}" for name in self.types)
-        kinds = "".join(f", !{name}" for name in self.types)
-        results = "".join(f", %{name}" for name in self.gradients)
-        result_kinds = "".join(f", !{name}" for name in self.gradients)
-        return (f"%d{self.name}{results} = nsa.compress_backward {self.phi} %{gradient}, %{self.name}{values} "
-                f"{self.clause} : (!{self.alias}c, !{self.alias}{kinds}{self.start}) -> "
-                f"(!{self.alias}{result_kinds})")
 
 
 def _compressed(block, stride):
@@ -161,19 +171,13 @@ def compress(tensors, parameters):
     arguments = {"x": "x", **_same(compression.types)}
     if is_packed:
         _take_starts(types, arguments)
-    return Source(types, arguments, {"y": "xc"}, [compression.forward("y")],
+    return Source(types, arguments, {"y": "xc"}, [compression.line("y")],
                   compressed_rows(x.shape[1], block, stride, is_packed))
 
 
 def compress_backward(tensors, parameters):
-    (_, x, *weights), (phi, block, stride, is_packed) = tensors, parameters
-    source = compress([x, *weights], parameters)
-    compression = _Compression("x", "x", phi, weights[:len(weights) - is_packed], _compressed(block, stride), is_packed)
-    source.types.update(compression.gradients)
-    source.arguments = {"dy": "xc", **source.arguments}
-    source.results = {"dx": "x", **_same(compression.gradients)}
-    source.lines = [compression.backward("dy")]
-    return source
+    source = compress(tensors[1:], parameters)
+    return dataclasses.replace(source, targets=tuple(name for name in source.arguments if name != "start"))
 
 
 def select(tensors, parameters):
@@ -223,9 +227,8 @@ class _Branches:
         return {**self.INPUTS, **_same(self.key.types), **_same(self.value.types),
                 **({"table": "table"} if self.has_rotary else {}), **({"start": "start"} if self.is_packed else {})}
 
-    def _rotate(self, result, value, alias, stride=1, inverse=False):
-        attributes = [f"stride = {stride} : i64"] * (stride != 1) + ["inverse"] * inverse
-        clause = f" {{{', '.join(attributes)}}}" if attributes else ""
+    def _rotate(self, result, value, alias, stride=1):
+        clause = f" {{stride = {stride} : i64}}" if stride != 1 else ""
         start, kind = (", %start", ", !start") if self.is_packed else ("", "")
         return f"%{result} = nn.rotary %{value}, %table{start}{clause} : (!{alias}, !table{kind}) -> !{alias}"
 
@@ -233,21 +236,18 @@ class _Branches:
         """Lines that make of the inputs what branches attend to."""
         if not self.has_rotary:
             self.names = {"q": "q", "k~": "kcc", "ks": "ks", "kw": "kw"}
-            return [self.key.forward("kcc"), self.value.forward("vcc")]
+            return [self.key.line("kcc"), self.value.line("vcc")]
         self.names = {"q": "qr", "k~": "kcr", "ks": "ksr", "kw": "kwr"}
-        return [self._rotate("qr", "q", "q"), self.key.forward("kcc"), self._rotate("kcr", "kcc", "kc", self.stride),
-                self.value.forward("vcc"), self._rotate("ksr", "ks", "k"), self._rotate("kwr", "kw", "k")]
+        return [self._rotate("qr", "q", "q"), self.key.line("kcc"), self._rotate("kcr", "kcc", "kc", self.stride),
+                self.value.line("vcc"), self._rotate("ksr", "ks", "k"), self._rotate("kwr", "kw", "k")]
 
-    def _branches(self):
-        names = self.names
-        return [("c", names["k~"], "vcc", self.blocks, "kc", "vc"),
-                ("s", names["ks"], "vs", self.selection, "k", "v"),
-                ("w", names["kw"], "vw", self.window, "k", "v")]
-
-    def forward(self):
+    def lines(self):
         lines = self.prepare()
         query = self.names["q"]
-        for branch, key, value, visibility, key_kind, value_kind in self._branches():
+        for branch, key, value, visibility, key_kind, value_kind in (
+                ("c", self.names["k~"], "vcc", self.blocks, "kc", "vc"),
+                ("s", self.names["ks"], "vs", self.selection, "k", "v"),
+                ("w", self.names["kw"], "vw", self.window, "k", "v")):
             lines.append(f"%o{branch}, %lse{branch} = nsa.attention %{query}, %{key}, %{value} "
                          f"{_visible(visibility, self.is_packed)}{self.scale} : !q, !{key_kind}, !{value_kind}")
             if branch == "c":
@@ -256,36 +256,11 @@ class _Branches:
         lines.append("%o = nsa.combine %gates, %oc, %os, %ow : (!g, !o, !o, !o) -> !o")
         return lines
 
-    def backward(self):
-        lines = self.prepare()
-        query = self.names["q"]
-        lines.append("%dgates, %doc, %dos, %dow = nsa.combine_backward %do, %gates, %oc, %os, %ow "
-                     ": (!o, !g, !o, !o, !o) -> (!g, !o, !o, !o)")
-        for branch, key, value, visibility, key_kind, value_kind in self._branches():
-            lines.append(f"%dq{branch}, %dk{branch}0, %dv{branch}0 = nsa.attention_backward %do{branch}, %{query}, "
-                         f"%{key}, %{value}, %o{branch}, %lse{branch} {_visible(visibility, self.is_packed)}"
-                         f"{self.scale} "
-                         f": !o, !q, !{key_kind}, !{value_kind}, !o, !lse")
-        total = "dqr" if self.has_rotary else "dq"
-        lines += ["%dqcs = nn.add %dqc, %dqs : (!q, !q) -> !q", f"%{total} = nn.add %dqcs, %dqw : (!q, !q) -> !q"]
-        if self.has_rotary:
-            lines += [self._rotate("dq", "dqr", "q", inverse=True),
-                      self._rotate("dkc1", "dkc0", "kc", self.stride, inverse=True),
-                      self._rotate("dks", "dks0", "k", inverse=True), self._rotate("dkw", "dkw0", "k", inverse=True)]
-        return lines + [self.key.backward("dkc1" if self.has_rotary else "dkc0"), self.value.backward("dvc0")]
-
-    def gradients(self):
-        """{result: (value, alias)}"""
-        keys = {"dks": "k", "dkw": "k"} if self.has_rotary else {"dks0": "k", "dkw0": "k"}
-        names = iter(keys)
-        return {"dq": "q", "dkc": "k", "dvc": "v", next(names): "k", "dvs0": "v", next(names): "k", "dvw0": "v",
-                "dgates": "g", **_same(self.key.gradients), **_same(self.value.gradients)}
-
 
 def attention(tensors, parameters):
     """Native Sparse Attention with what its gradient needs."""
     branches = _Branches(tensors, parameters)
-    return Source(branches.types, branches.arguments(), {"o": "o", **branches.SAVED}, branches.forward(), branches.rows)
+    return Source(branches.types, branches.arguments(), {"o": "o", **branches.SAVED}, branches.lines(), branches.rows)
 
 
 def attention_inference(tensors, parameters):
@@ -296,8 +271,6 @@ def attention_inference(tensors, parameters):
 
 def attention_backward(tensors, parameters):
     """Its gradients: tensors are that of the output, what `attention` took, and what it kept."""
-    kept = len(_Branches.SAVED)
-    branches = _Branches(tensors[1:-kept], parameters)
-    branches.types.update({**branches.key.gradients, **branches.value.gradients})
-    return Source(branches.types, {"do": "o", **branches.arguments(), **branches.SAVED}, branches.gradients(),
-                  branches.backward(), branches.rows)
+    kept = tuple(_Branches.SAVED)
+    source = attention(tensors[1:-len(kept)], parameters)
+    return dataclasses.replace(source, kept=kept, targets=tuple(name for name in source.arguments if name not in ("table", "start")))
