@@ -21,6 +21,8 @@ def TileGPU_Dialect : Dialect {
     | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply MMA tiles |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
 
+    It also makes `tile_gpu.warp_if` of branches that warps take for their own rows.
+
     What `tile-gpu-promote-to-shared` makes of loads and converts to
     `#tile.shared`: buffers (`tile_gpu.alloc`), what fills them
     (`tile_gpu.async_copy`, `tile_gpu.local_store`), and the tiles that

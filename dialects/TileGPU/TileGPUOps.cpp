@@ -1,10 +1,14 @@
 //===- TileGPUOps.cpp - memory and threads of a block ---------------------===//
 
 #include "dialects/TileGPU/TileGPUOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
 
 using namespace mlir;
+using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
 #define GET_OP_CLASSES
@@ -24,12 +28,11 @@ static LogicalResult verifySums(Operation *op) {
 }
 
 /// The tile that lies in a buffer; in one of 32-bit elements, of no layout.
-static nsa::tile::TileType getTileType(MemDescType buffer) {
+static TileType getTileType(MemDescType buffer) {
   Attribute layout;
   if (buffer.getElementType().getIntOrFloatBitWidth() == 16)
-    layout = nsa::tile::SharedAttr::get(buffer.getContext());
-  return nsa::tile::TileType::get(buffer.getShape(), buffer.getElementType(),
-                                  layout);
+    layout = SharedAttr::get(buffer.getContext());
+  return TileType::get(buffer.getShape(), buffer.getElementType(), layout);
 }
 
 static bool isLine(MemDescType buffer) {
@@ -54,7 +57,7 @@ LogicalResult AllocOp::verify() {
          << bytes << " of a row";
 }
 
-nsa::tile::TileType AsyncCopyOp::getTileType() {
+TileType AsyncCopyOp::getTileType() {
   return ::getTileType(getBuffer().getType());
 }
 
@@ -70,13 +73,13 @@ LogicalResult AsyncCopyOp::verify() {
     return emitOpError("moves ")
            << width << " elements at once, not 1, 2, 4 or 8 that divide the "
            << cols << " columns";
-  return nsa::tile::verifyAccess(*this, cast<MemRefType>(getRef().getType()),
-                                 getIndices(), getTileType());
+  return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
+                      getTileType());
 }
 
 LogicalResult LocalStoreOp::verify() {
-  nsa::tile::TileType buffer = ::getTileType(getBuffer().getType());
-  auto tile = cast<nsa::tile::TileType>(getTile().getType());
+  TileType buffer = ::getTileType(getBuffer().getType());
+  auto tile = cast<TileType>(getTile().getType());
   if (tile.withLayout(buffer.getLayout()) == buffer)
     return success();
   return emitOpError("stores ")
@@ -91,7 +94,7 @@ LogicalResult LocalViewOp::verify() {
 }
 
 LogicalResult LocalLoadOp::verify() {
-  auto tile = cast<nsa::tile::TileType>(getTile().getType());
+  auto tile = cast<TileType>(getTile().getType());
   MemDescType buffer = getBuffer().getType();
   if (::isLine(buffer) && tile.getShape() == buffer.getShape() &&
       tile.getElementType() == buffer.getElementType())
@@ -105,6 +108,63 @@ void IterationOp::inferResultRanges(ArrayRef<ConstantIntRanges> ranges,
   APInt least = ranges[1].smin(), most = ranges[2].smax() - 1;
   if (most.sge(least))
     setResultRange(getResult(), ConstantIntRanges::fromSigned(least, most));
+}
+
+template <typename... LayoutTs>
+static bool hasLayout(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile && isa_and_nonnull<LayoutTs...>(tile.getLayout());
+}
+
+/// Whether a tile lies in a blocked layout, or is going to.
+static bool hasBlockedLayout(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile && (!tile.getLayout() || isa<BlockedAttr>(tile.getLayout()));
+}
+
+/// Whether each warp makes its part of the results of `op` alone.
+static bool isOfOneWarp(Operation *op) {
+  if (isa<RangeOp, SplatOp, scf::YieldOp, nsa::tile_gpu::YieldOp>(op))
+    return true;
+  if (llvm::any_of(op->getOperandTypes(), hasBlockedLayout) ||
+      llvm::any_of(op->getResultTypes(), hasBlockedLayout))
+    return false;
+  if (auto reduce = dyn_cast<ReduceOp>(op))
+    return reduce.getAxis() == 1;
+  if (auto load = dyn_cast<LoadOp>(op))
+    return hasLayout<RematerializedAttr>(load.getType());
+  if (auto dot = dyn_cast<DotOp>(op)) {
+    auto mma = dot->getAttrOfType<MmaAttr>(kMmaAttr);
+    return !mma || mma.getVersion() == 2;
+  }
+  return isa<MapOp>(op) ||
+         isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
+std::string
+nsa::tile_gpu::findWarpBranchObstacle(Value rows, TypeRange results,
+                                      MutableArrayRef<Region> regions) {
+  if (!hasLayout<MmaLayoutAttr>(rows.getType()) ||
+      !llvm::all_of(results, hasLayout<MmaLayoutAttr>))
+    return "its rows are in no MMA tiles";
+  for (Region &region : regions)
+    for (Operation &op : region.getOps())
+      if (!isOfOneWarp(&op))
+        return "warps do '" + op.getName().getStringRef().str() +
+               "' in its branch together";
+  return "";
+}
+
+LogicalResult WarpIfOp::verify() {
+  std::string obstacle = findWarpBranchObstacle(getRows(), getResultTypes(),
+                                                (*this)->getRegions());
+  if (!obstacle.empty())
+    return emitOpError("is no branch of each warp alone: ") << obstacle;
+  for (Region *region : getRegions())
+    if (auto yield = dyn_cast<YieldOp>(region->front().back());
+        !yield || yield.getOperandTypes() != getResultTypes())
+      return emitOpError("does not yield the types of its results");
+  return success();
 }
 
 LogicalResult MBarriersOp::verify() {

@@ -12,4 +12,13 @@
 #define GET_OP_CLASSES
 #include "dialects/TileGPU/TileGPUOps.h.inc"
 
+namespace nsa::tile_gpu {
+
+/// Why a warp cannot take a branch on `rows` for `results` alone, with what is
+/// in `regions`; or nothing.
+std::string findWarpBranchObstacle(mlir::Value rows, mlir::TypeRange results,
+                                   mlir::MutableArrayRef<mlir::Region> regions);
+
+} // namespace nsa::tile_gpu
+
 #endif // NSA_DIALECTS_TILEGPU_TILEGPUOPS_H

@@ -187,6 +187,47 @@ def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
 }
 
 //===----------------------------------------------------------------------===//
+// Branches of warps
+//===----------------------------------------------------------------------===//
+
+def TileGPU_WarpIfOp : Op<TileGPU_Dialect, "warp_if", [
+    NoRegionArguments, RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "a branch that each warp takes for its own rows";
+  let description = [{
+    A warp takes the first region if one of its rows is true, else the second
+    one; so rows that are false are left alone in both. The results are MMA
+    tiles, of which each warp has its rows. In both regions a warp does all
+    alone: there is no barrier and nothing else for which threads of other warps
+    wait.
+
+    Example:
+
+    ```mlir
+    %o = tile_gpu.warp_if %rows : !tile.tile<64x1xi1, #tile.mma<warps = 4>> -> !tile.tile<64x1xf32, #tile.mma<warps = 4>> {
+      tile_gpu.yield %sum : !tile.tile<64x1xf32, #tile.mma<warps = 4>>
+    } else {
+      tile_gpu.yield %before : !tile.tile<64x1xf32, #tile.mma<warps = 4>>
+    }
+    ```
+  }];
+  let arguments = (ins TileOf<[I1]>:$rows);
+  let results = (outs Variadic<Tile_TileType>:$results);
+  let regions = (region SizedRegion<1>:$thenRegion, SizedRegion<1>:$elseRegion);
+  let assemblyFormat = [{
+    $rows `:` qualified(type($rows)) `->` qualified(type($results)) $thenRegion
+    `else` $elseRegion attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def TileGPU_YieldOp : Op<TileGPU_Dialect, "yield", [
+    Pure, Terminator, HasParent<"WarpIfOp">]> {
+  let summary = "what a branch of a warp makes";
+  let arguments = (ins Variadic<Tile_TileType>:$results);
+  let assemblyFormat = "$results attr-dict `:` qualified(type($results))";
+}
+
+//===----------------------------------------------------------------------===//
 // Warp specialization
 //===----------------------------------------------------------------------===//
 

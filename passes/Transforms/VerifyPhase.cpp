@@ -96,8 +96,8 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Layout:
     return {{"builtin.module", "rt", "tile.kernel"},
             {"tile", "tile_gpu.alloc", "tile_gpu.async_copy",
-             "tile_gpu.local_store", "tile_gpu.local_view", "arith", "math",
-             "scf"}};
+             "tile_gpu.local_store", "tile_gpu.local_view", "tile_gpu.warp_if",
+             "tile_gpu.yield", "arith", "math", "scf"}};
   case Phase::NVVM:
     return {{"builtin.module", "rt", "gpu.module", "llvm", "nvvm"}, {}};
   case Phase::Binary:

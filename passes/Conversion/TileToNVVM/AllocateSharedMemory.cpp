@@ -9,7 +9,6 @@
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUALLOCATESHAREDMEMORY
@@ -170,7 +169,7 @@ void Allocator::allocateLoop(scf::ForOp loop) {
 //===----------------------------------------------------------------------===//
 
 bool Allocator::isWorthProducer(scf::ForOp loop) const {
-  return findWarpBranch(loop) ||
+  return !loop.getBody()->getOps<WarpIfOp>().empty() ||
          (findFirstDot(loop) && (kernel->hasAttr(nsa::kProducerAttr) ||
                                  countSums(loop) >= limits.producerSums));
 }

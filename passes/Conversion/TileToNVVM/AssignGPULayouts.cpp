@@ -1,7 +1,7 @@
 //===- AssignGPULayouts.cpp - blocked layouts and mma versions ------------===//
 
 #include "dialects/Interfaces/AttributeNames.h"
-#include "dialects/TileGPU/TileGPUDialect.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -12,7 +12,6 @@
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SinkRows.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUASSIGNLAYOUTS
@@ -24,6 +23,67 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+
+/// Says why an operation is not compiled as well as others are.
+static void noteMissed(Operation *op, StringRef name, StringRef what,
+                       StringRef obstacle) {
+  remark::missed(op->getLoc(),
+                 remark::RemarkOpts::name(name)
+                     .category(DEBUG_TYPE)
+                     .function(op->getParentOfType<KernelOp>().getSymName()))
+      << remark::reason("{0}: {1}", what, obstacle);
+}
+
+//===----------------------------------------------------------------------===//
+// Branches of warps
+//===----------------------------------------------------------------------===//
+
+/// Why warps cannot take the branches on `any` alone, or nothing.
+static std::string findObstacle(AnyOp any) {
+  for (Operation *user : any->getUsers()) {
+    if (!isa<scf::IfOp>(user))
+      return "it is not only the condition of branches";
+    std::string obstacle = nsa::tile_gpu::findWarpBranchObstacle(
+        any.getInput(), user->getResultTypes(), user->getRegions());
+    if (!obstacle.empty())
+      return obstacle;
+  }
+  return "";
+}
+
+static void makeWarpBranch(scf::IfOp branch, Value rows) {
+  OpBuilder b(branch);
+  auto own = nsa::tile_gpu::WarpIfOp::create(b, branch.getLoc(),
+                                             branch.getResultTypes(), rows);
+  for (auto [from, to] : llvm::zip(branch->getRegions(), own->getRegions())) {
+    to.takeBody(from);
+    auto yield = cast<scf::YieldOp>(to.front().getTerminator());
+    b.setInsertionPoint(yield);
+    nsa::tile_gpu::YieldOp::create(b, yield.getLoc(), yield.getOperands());
+    yield.erase();
+  }
+  branch.replaceAllUsesWith(own);
+  branch.erase();
+}
+
+/// Where a branch leaves rows alone that did not ask for it, a warp without
+/// such rows skips it: nothing inside may be a matter of several warps.
+static void makeWarpBranches(KernelOp kernel) {
+  SmallVector<AnyOp> votes;
+  kernel.walk([&](AnyOp any) {
+    if (any.getWarpUniform())
+      votes.push_back(any);
+  });
+  for (AnyOp any : votes) {
+    if (std::string obstacle = findObstacle(any); !obstacle.empty()) {
+      noteMissed(any, "Branch", "not for each warp alone", obstacle);
+      continue;
+    }
+    for (Operation *user : llvm::make_early_inc_range(any->getUsers()))
+      makeWarpBranch(cast<scf::IfOp>(user), any.getInput());
+    any.erase();
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Operands in shared memory
@@ -92,7 +152,9 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
   });
   // Warps that pass blocks by need the memory of two for their ring.
   auto isInWarpBranches = [](LoadOp load) {
-    return llvm::any_of(load->getUsers(), isInWarpBranch);
+    return llvm::any_of(load->getUsers(), [](Operation *user) {
+      return bool(user->getParentOfType<nsa::tile_gpu::WarpIfOp>());
+    });
   };
   auto schedule = kernel->getAttrOfType<DictionaryAttr>(nsa::kScheduleAttr);
   bool isLater =
@@ -125,10 +187,7 @@ static void assignMma(KernelOp kernel, bool wgmma) {
     op->setAttr(nsa::tile_gpu::kMmaAttr,
                 nsa::tile_gpu::MmaAttr::get(op.getContext(), version));
     if (!obstacle.empty())
-      remark::missed(op.getLoc(), remark::RemarkOpts::name("Product")
-                                      .category(DEBUG_TYPE)
-                                      .function(kernel.getSymName()))
-          << remark::reason("not on warpgroups: {0}", obstacle);
+      noteMissed(op, "Product", "not on warpgroups", obstacle);
   });
 }
 
@@ -200,6 +259,7 @@ struct AssignGPULayouts
       FailureOr<int64_t> warps = getMmaWarps(kernel);
       if (failed(warps))
         return signalPassFailure();
+      makeWarpBranches(kernel);
       promoteOperands(kernel, wgmma);
       assignMma(kernel, wgmma);
       assignBlocked(kernel, *warps ? 32 * *warps : int64_t(threads));

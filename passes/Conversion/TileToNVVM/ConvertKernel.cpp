@@ -74,7 +74,8 @@ static LogicalResult convertTiles(KernelOp kernel, const TypeConverter &types) {
   target.addLegalOp<KernelOp, ExtentOp, ReturnOp>();
   target.addIllegalOp<tile_gpu::AsyncCopyOp, tile_gpu::LocalStoreOp,
                       tile_gpu::LocalViewOp, tile_gpu::LocalLoadOp,
-                      tile_gpu::IterationOp>();
+                      tile_gpu::IterationOp, tile_gpu::WarpIfOp,
+                      tile_gpu::YieldOp>();
   RewritePatternSet set(kernel.getContext());
   TilePatterns patterns{set, types, bounds};
   populateMemoryPatterns(patterns);

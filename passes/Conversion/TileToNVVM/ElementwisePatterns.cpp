@@ -1,10 +1,9 @@
 //===- ElementwisePatterns.cpp - maps, selects and votes ------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/Remarks.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/Conversion/TileToNVVM/BlockedTiles.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -68,31 +67,51 @@ static Results lowerSelect(arith::SelectOp op, TileReader &in) {
   return {std::move(result)};
 }
 
-/// All threads vote at a barrier.
-static Results lowerAny(AnyOp op, TileReader &in) {
+/// Whether an element that this thread has of a tile is true.
+static Value someElement(Value tile, TileReader &in) {
   ThreadBuilder &b = in.b;
   Value some = b.constant(b.getI1Type(), 0);
   auto add = [&](Value value, Value exists) {
     some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
   };
-  if (hasMmaLayout(op.getInput().getType())) {
-    MmaLayout layout(op.getInput());
-    for (auto [r, value] : llvm::enumerate(in.elementsOf(op.getInput())))
+  if (hasMmaLayout(tile.getType())) {
+    MmaLayout layout(tile);
+    for (auto [r, value] : llvm::enumerate(in.elementsOf(tile)))
       add(value, b.hasRow(layout, int64_t(r)));
-    std::string obstacle = findWarpBranchObstacle(op);
-    if (obstacle.empty())
-      return {{b.vote(some, NVVM::VoteSyncKind::any)}};
-    remark::missed(op.getLoc(),
-                   remark::RemarkOpts::name("Branch")
-                       .category("nsa-tile-to-nvvm")
-                       .function(op->getParentOfType<KernelOp>().getSymName()))
-        << remark::reason("not for each warp alone: {0}", obstacle);
   } else {
-    BlockedLayout blocked = blockedLayoutOf(op.getInput());
-    for (auto [k, value] : llvm::enumerate(in.registersOf(op.getInput())))
+    BlockedLayout blocked = blockedLayoutOf(tile);
+    for (auto [k, value] : llvm::enumerate(in.registersOf(tile)))
       add(value, isElement(b, blocked, int64_t(k)));
   }
-  return {{nsa::tile_gpu::AnyThreadOp::create(b, b.getI1Type(), some)}};
+  return some;
+}
+
+/// All threads vote at a barrier.
+static Results lowerAny(AnyOp op, TileReader &in) {
+  return {{nsa::tile_gpu::AnyThreadOp::create(in.b, in.b.getI1Type(),
+                                              someElement(op.getInput(), in))}};
+}
+
+/// The warp votes as soon as the rows are there, before it waits at a barrier
+/// in front of the branch. Tiles become registers where the branch does.
+static Results lowerWarpIf(nsa::tile_gpu::WarpIfOp op, TileReader &in) {
+  auto votes = [&] {
+    OpBuilder::InsertionGuard guard(in.b);
+    in.b.setInsertionPointAfterValue(op.getRows());
+    return in.b.vote(someElement(op.getRows(), in), NVVM::VoteSyncKind::any);
+  };
+  Value own = votes();
+  auto branch = scf::IfOp::create(in.b, op.getResultTypes(), own);
+  for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions()))
+    in.moveRegion(from, to);
+  return llvm::map_to_vector(branch.getResults(), [](Value result) {
+    return SmallVector<Value>{result};
+  });
+}
+
+static Results lowerYield(nsa::tile_gpu::YieldOp op, TileReader &in) {
+  scf::YieldOp::create(in.b, op.getOperands());
+  return {};
 }
 
 /// The registers of one that loops carry; other users compute its elements.
@@ -106,6 +125,6 @@ static Results lowerProgramId(ProgramIdOp op, TileReader &in) {
 }
 
 void nsa::cuda::populateElementwisePatterns(TilePatterns &patterns) {
-  patterns.add(lowerMap, lowerSelect, lowerAny, lowerCreation<SplatOp>,
-               lowerCreation<RangeOp>, lowerProgramId);
+  patterns.add(lowerMap, lowerSelect, lowerAny, lowerWarpIf, lowerYield,
+               lowerCreation<SplatOp>, lowerCreation<RangeOp>, lowerProgramId);
 }

@@ -8,7 +8,6 @@
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -104,9 +103,10 @@ private:
   LogicalResult visitAccess(const GlobalAccess &access);
   LogicalResult visitCopy(AsyncCopyOp op);
   LogicalResult visitDot(DotOp op);
-  LogicalResult visitVote(AnyOp op);
+  LogicalResult visitVote();
   LogicalResult visitLoop(scf::ForOp op);
   LogicalResult visitBranch(scf::IfOp op);
+  LogicalResult visitWarpBranch(WarpIfOp op);
   LogicalResult visitRoles(WarpSpecializeOp op);
   /// Visits a region that only some threads come by.
   LogicalResult visitApart(Region &region);
@@ -310,11 +310,8 @@ LogicalResult BarrierInserter::visitDot(DotOp op) {
   return success();
 }
 
-/// Where not each warp votes alone, it is a barrier, but without the fence that
-/// warpgroups need.
-LogicalResult BarrierInserter::visitVote(AnyOp op) {
-  if (findWarpBranchObstacle(op).empty())
-    return success();
+/// A vote is a barrier, but without the fence that warpgroups need.
+LogicalResult BarrierInserter::visitVote() {
   if (isApart)
     return refuse("all votes");
   pending.reads.clear();
@@ -355,7 +352,7 @@ LogicalResult BarrierInserter::visit(Operation *op) {
                    : success();
       })
       .Case([&](DotOp dot) { return visitDot(dot); })
-      .Case([&](AnyOp any) { return visitVote(any); })
+      .Case([&](AnyOp) { return visitVote(); })
       .Case<BarrierOp, MBarrierInitOp>([&](auto) { return prepareBarrier(); })
       .Case([&](FenceAsyncOp) {
         pending.isFenced = true;
@@ -368,6 +365,7 @@ LogicalResult BarrierInserter::visit(Operation *op) {
       })
       .Case([&](scf::ForOp loop) { return visitLoop(loop); })
       .Case([&](scf::IfOp branch) { return visitBranch(branch); })
+      .Case([&](WarpIfOp branch) { return visitWarpBranch(branch); })
       .Case([&](CopyIfOp copies) { return visitApart(copies.getBody()); })
       .Case([&](WarpSpecializeOp roles) { return visitRoles(roles); })
       .Default([](Operation *) { return success(); });
@@ -428,16 +426,21 @@ LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
     return failure();
   Pending before = pending, after;
   after.isFenced = true;
-  bool apart = isWarpBranch(op);
   for (Region *region : {&op.getThenRegion(), &op.getElseRegion()}) {
     pending = before;
-    llvm::SaveAndRestore saved(isApart, isApart || apart);
     if (!region->empty() && failed(visitAndSettle(region->front())))
       return failure();
     after.join(pending);
   }
   pending = std::move(after);
   return success();
+}
+
+/// What a warp reads inside is there: it waits for nobody.
+LogicalResult BarrierInserter::visitWarpBranch(WarpIfOp op) {
+  return failure(failed(waitAll()) || failed(awaitWgmma()) ||
+                 failed(visitApart(op.getThenRegion())) ||
+                 failed(visitApart(op.getElseRegion())));
 }
 
 /// The producer copies what nobody writes.

@@ -1,12 +1,11 @@
 //===- MmaVersions.cpp - the instructions of dots -------------------------===//
 
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
-#include "dialects/TileGPU/TileGPUDialect.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -39,7 +38,7 @@ static bool keepsRegisters(DotOp op) {
 std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
   constexpr int64_t maxColumns = 256;
   MmaLayout acc(op.getResult());
-  if (isInWarpBranch(op))
+  if (op->getParentOfType<nsa::tile_gpu::WarpIfOp>())
     return "the dot is inside a warp-divergent branch";
   // ptxas 13.0 gives the registers of such an operand to that of another
   // dot of the iteration, and the next iteration reads what that left.

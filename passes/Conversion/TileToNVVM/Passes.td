@@ -85,6 +85,9 @@ def TileGPUAssignLayouts
     - `tile_gpu.mma` of a dot of MMA tiles has version 3 (wgmma) with `wgmma`
       where the M-tiles of four warps in sequence are all rows of the result, else
       version 2 (mma.sync), with a remark that says why.
+    - A branch on a `tile.any` with `warp_uniform` of rows of MMA tiles becomes a
+      `tile_gpu.warp_if` if nothing inside is a matter of several warps; else all
+      threads take it together, which a remark says.
     - Operands a of dots stay in shared memory where accumulators leave no
       registers for them, and those of wgmma, which takes no time to read them.
 

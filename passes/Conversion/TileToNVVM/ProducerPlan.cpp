@@ -7,7 +7,6 @@
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -183,7 +182,8 @@ bool nsa::cuda::chooseStages(ProducerPlan &plan, KernelOp kernel,
   if (countStages() < 2)
     plan.blocks = 1;
   bool passesBy = llvm::any_of(plan.loops, [](const auto &loop) {
-    return bool(findWarpBranch(cast<scf::ForOp>(loop.first)));
+    Block &body = loop.first->getRegion(0).front();
+    return llvm::any_of(body, llvm::IsaPred<nsa::tile_gpu::WarpIfOp>);
   });
   int64_t most = passesBy ? maxStagesPerWarp : maxStages;
   if (auto own = kernel->getAttrOfType<IntegerAttr>(kStagesAttr))

@@ -6,7 +6,6 @@
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/TileReader.h"
-#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -40,8 +39,8 @@ private:
   void visit(Operation *op);
   void visitLoop(scf::ForOp loop);
   int64_t countTrips(scf::ForOp loop) const;
-  void visitBranch(scf::IfOp branch);
-  bool chooseBranch(scf::IfOp branch) const;
+  void visitBranch(Operation *branch, std::optional<int64_t> condition);
+  bool chooseBranch(Operation *branch) const;
   void visitRoles(WarpSpecializeOp roles);
   void visitReads(Operation *op);
   void visitLines(Operation *op, Value value);
@@ -251,30 +250,30 @@ void Tracer::visitLoop(scf::ForOp loop) {
 }
 
 /// One that no execution has taken yet, else one around such a branch.
-bool Tracer::chooseBranch(scf::IfOp branch) const {
+bool Tracer::chooseBranch(Operation *branch) const {
   if (choice.branches != TraceChoice::Explore)
     return choice.branches == TraceChoice::Then;
   for (bool side : {true, false})
     if (!taken.contains({branch, side}))
       return side;
-  return branch.getThenRegion()
-      .walk([&](scf::IfOp inner) -> WalkResult {
-        return success(taken.contains({inner, true}) &&
-                       taken.contains({inner, false}));
+  return branch->getRegion(0)
+      .walk([&](Operation *inner) -> WalkResult {
+        return success(
+            !isa<scf::IfOp, WarpIfOp>(inner) ||
+            (taken.contains({inner, true}) && taken.contains({inner, false})));
       })
       .wasInterrupted();
 }
 
-void Tracer::visitBranch(scf::IfOp branch) {
-  std::optional<int64_t> known = evaluate(branch.getCondition());
-  trace.hasBranches |= !known;
-  bool side = known ? *known != 0 : chooseBranch(branch);
+void Tracer::visitBranch(Operation *branch, std::optional<int64_t> condition) {
+  trace.hasBranches |= !condition;
+  bool side = condition ? *condition != 0 : chooseBranch(branch);
   taken.insert({branch, side});
-  Region &region = side ? branch.getThenRegion() : branch.getElseRegion();
+  Region &region = branch->getRegion(side ? 0 : 1);
   if (region.empty())
     return;
   visit(region.front());
-  assign(branch.getResults(), region.front().getTerminator()->getOperands());
+  assign(branch->getResults(), region.front().getTerminator()->getOperands());
 }
 
 void Tracer::visitRoles(WarpSpecializeOp roles) {
@@ -336,10 +335,7 @@ void Tracer::visit(Operation *op) {
           addMBarrier(Kind::Arrive, op, arrive.getBarriers(), arrive.getIndex(),
                       getThreads(kernel) / 32);
       })
-      .Case([&](AnyOp any) {
-        if (!findWarpBranchObstacle(any).empty())
-          add(Kind::Barrier, op);
-      })
+      .Case([&](AnyOp) { add(Kind::Barrier, op); })
       .Case([&](AsyncCommitOp) { add(Kind::CommitCopies, op); })
       .Case([&](AsyncWaitOp wait) {
         add(Kind::WaitCopies, op, wait.getPending());
@@ -350,7 +346,10 @@ void Tracer::visit(Operation *op) {
       .Case([&](BarrierOp) { add(Kind::Barrier, op); })
       .Case([&](FenceAsyncOp) { add(Kind::Fence, op); })
       .Case([&](scf::ForOp loop) { visitLoop(loop); })
-      .Case([&](scf::IfOp branch) { visitBranch(branch); })
+      .Case([&](scf::IfOp branch) {
+        visitBranch(op, evaluate(branch.getCondition()));
+      })
+      .Case([&](WarpIfOp) { visitBranch(op, std::nullopt); })
       .Case([&](CopyIfOp copies) {
         if (getOr(copies.getCondition(), 1) != 0)
           visit(copies.getBody().front());

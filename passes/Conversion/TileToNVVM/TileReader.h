@@ -75,6 +75,11 @@ public:
           const llvm::SmallBitVector &wide = {},
           llvm::ArrayRef<mlir::arith::SelectOp> assumed = {});
 
+  /// Moves what is in a region to an empty one.
+  void moveRegion(mlir::Region &from, mlir::Region &to) {
+    rewriter.inlineRegionBefore(from, to, to.end());
+  }
+
   /// What the body of a map uses from outside. Runs of the body add their
   /// values, over those of earlier ones.
   mlir::IRMapping mapOuter(tile::MapOp op);

@@ -1,5 +1,5 @@
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm=wgmma --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --nsa-tile-to-nvvm=wgmma --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --split-input-file --remarks-filter="tile-gpu-assign-layouts" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // Branches that each warp takes for its own rows, where it needs nothing of the
 // others.
@@ -48,7 +48,7 @@ tile.kernel private @alone(%x: memref<64xf32>, %y: memref<64xf32>) attributes {g
 !row = !tile.tile<64x1xi32, #tile.rematerialized>
 
 // The sum of a column is one of all warps.
-// REMARKS: remark: [Missed] Branch | Category:nsa-tile-to-nvvm | Function=together | Reason="not for each warp alone: warps do 'tile.reduce' in its branch together"
+// REMARKS: remark: [Missed] Branch | Category:tile-gpu-assign-layouts | Function=together | Reason="not for each warp alone: warps do 'tile.reduce' in its branch together"
 // CHECK-LABEL: llvm.func @together(
 // CHECK-NOT: nvvm.vote.sync any
 // CHECK: nvvm.barrier #nvvm.reduction<or>

@@ -53,7 +53,7 @@ DECLARATIONS = {
 # Operations that stand directly in a module, or only inside another.
 TOP_LEVEL = {"rt.segment", "rt.tensor", "rt.kernel", "rt.binary", "rt.entry", "tile.kernel", "nn.module"}
 
-TERMINATORS = {"nn.yield", "nn.next", "nsa.yield", "tile.return", "tile.yield"}
+TERMINATORS = {"nn.yield", "nn.next", "nsa.yield", "tile.return", "tile.yield", "tile_gpu.yield"}
 
 HEADING = re.compile(r"^#+ `-?([\w.-]+)`", re.MULTILINE)
 BLOCK = re.compile(r"```mlir\n(.*?)```", re.DOTALL)
