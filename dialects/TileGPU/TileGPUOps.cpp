@@ -110,14 +110,7 @@ void IterationOp::inferResultRanges(ArrayRef<ConstantIntRanges> ranges,
     setResultRange(getResult(), ConstantIntRanges::fromSigned(least, most));
 }
 
-template <typename... LayoutTs>
-static bool hasLayout(Type type) {
-  auto tile = dyn_cast<TileType>(type);
-  return tile && isa_and_nonnull<LayoutTs...>(tile.getLayout());
-}
-
-/// Whether a tile lies in a blocked layout, or is going to.
-static bool hasBlockedLayout(Type type) {
+bool nsa::tile_gpu::hasBlockedLayout(Type type) {
   auto tile = dyn_cast<TileType>(type);
   return tile && (!tile.getLayout() || isa<BlockedAttr>(tile.getLayout()));
 }

@@ -10,12 +10,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-bool nsa::cuda::hasBlockedLayout(Type type) {
-  auto tile = dyn_cast<TileType>(type);
-  return tile && (!tile.getLayout() ||
-                  isa<nsa::tile_gpu::BlockedAttr>(tile.getLayout()));
-}
-
 BlockedLayout nsa::cuda::blockedLayoutOf(TileType type) {
   auto layout = cast<nsa::tile_gpu::BlockedAttr>(type.getLayout());
   return {type.getRows(), type.getCols(), layout.getThreads(),

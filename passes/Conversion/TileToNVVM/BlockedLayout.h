@@ -8,7 +8,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_BLOCKEDLAYOUT_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_BLOCKEDLAYOUT_H
 
-#include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace nsa::cuda {
@@ -50,10 +50,6 @@ private:
     return (count + by - 1) / by;
   }
 };
-
-/// Whether `type` is a tile that lies in registers, but in no MMA tile: one of
-/// a blocked layout, or of none as long as these are not assigned.
-bool hasBlockedLayout(mlir::Type type);
 
 /// What the blocked layout of a tile says.
 BlockedLayout blockedLayoutOf(tile::TileType type);

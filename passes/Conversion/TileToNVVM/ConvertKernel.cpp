@@ -43,7 +43,7 @@ static void addTileConversions(TypeConverter &types) {
                          SmallVectorImpl<Type> &to) -> LogicalResult {
     if (hasMmaLayout(type))
       to.append(MmaLayout(type).registers(), MmaLayout(type).registerType());
-    else if (hasBlockedLayout(type))
+    else if (tile_gpu::hasBlockedLayout(type))
       to.append(blockedLayoutOf(type).registers(), type.getElementType());
     return success();
   });

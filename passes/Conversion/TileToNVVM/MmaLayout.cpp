@@ -6,20 +6,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-template <typename LayoutT>
-static bool hasLayout(Type type) {
-  auto tile = dyn_cast<TileType>(type);
-  return tile && isa_and_nonnull<LayoutT>(tile.getLayout());
-}
-
-bool nsa::cuda::hasMmaLayout(Type type) {
-  return hasLayout<MmaLayoutAttr>(type);
-}
-bool nsa::cuda::isShared(Type type) { return hasLayout<SharedAttr>(type); }
-bool nsa::cuda::isRematerialized(Type type) {
-  return hasLayout<RematerializedAttr>(type);
-}
-
 bool nsa::cuda::contains(Operation *op, function_ref<bool(Operation *)> is) {
   return op
       ->walk([&](Operation *inner) {

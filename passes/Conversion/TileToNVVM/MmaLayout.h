@@ -8,7 +8,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_MMALAYOUT_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_MMALAYOUT_H
 
-#include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace nsa::cuda {
@@ -24,10 +24,16 @@ inline bool isTile(mlir::Value value) {
 }
 /// Whether an operation takes or makes tiles.
 bool hasTiles(mlir::Operation *op);
-bool hasMmaLayout(mlir::Type type);
-bool isShared(mlir::Type type);
+inline bool hasMmaLayout(mlir::Type type) {
+  return tile_gpu::hasLayout<tile::MmaLayoutAttr>(type);
+}
+inline bool isShared(mlir::Type type) {
+  return tile_gpu::hasLayout<tile::SharedAttr>(type);
+}
 /// Whether elements of the tile are computed where they are used.
-bool isRematerialized(mlir::Type type);
+inline bool isRematerialized(mlir::Type type) {
+  return tile_gpu::hasLayout<tile::RematerializedAttr>(type);
+}
 /// Whether `is` holds of something in `op`.
 bool contains(mlir::Operation *op,
               llvm::function_ref<bool(mlir::Operation *)> is);

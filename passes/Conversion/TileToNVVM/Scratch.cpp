@@ -43,7 +43,7 @@ bool nsa::cuda::hasElementsOf(const BlockedLayout &tile,
 
 /// Operands that are elements of a larger shape.
 static int64_t getBroadcastBytes(ValueRange operands, Type shape) {
-  if (!hasBlockedLayout(shape))
+  if (!nsa::tile_gpu::hasBlockedLayout(shape))
     return 0;
   BlockedLayout larger = blockedLayoutOf(cast<TileType>(shape));
   int64_t bytes = 0;
