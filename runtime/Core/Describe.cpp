@@ -127,17 +127,9 @@ bool nsa::commandHasHalf(const artifact::Artifact &root,
 }
 
 const char *nsa::segmentName(artifact::SegmentKind kind) {
-  switch (kind) {
-  case artifact::SegmentKind::Persistent:
-    return "persistent";
-  case artifact::SegmentKind::IO:
-    return "io";
-  case artifact::SegmentKind::Arena:
-    return "arena";
-  case artifact::SegmentKind::Workspace:
-    return "workspace";
-  }
-  return "unknown";
+  constexpr const char *names[] = {"persistent", "io", "arena", "workspace"};
+  static_assert(std::size(names) == size_t(artifact::SegmentKind::MAX) + 1);
+  return kind <= artifact::SegmentKind::MAX ? names[size_t(kind)] : "unknown";
 }
 
 uint64_t nsa::commandBytes(const artifact::Artifact &root,

@@ -12,21 +12,8 @@ namespace fs = std::filesystem;
 namespace nsa::checkpoint {
 
 const char *safetensorsType(DataType type) {
-  switch (type) {
-  case DataType::F32:
-    return "F32";
-  case DataType::BF16:
-    return "BF16";
-  case DataType::F16:
-    return "F16";
-  case DataType::I32:
-    return "I32";
-  case DataType::I64:
-    return "I64";
-  case DataType::U8:
-    return "U8";
-  }
-  return "U8";
+  // The two formats have the same names.
+  return artifact::EnumNameDataType(type);
 }
 
 std::string shareFile(int rank) {

@@ -5,6 +5,8 @@
 
 #include "nsa/Artifact/Artifact_generated.h"
 
+#include <iterator>
+
 namespace nsa {
 
 using artifact::CollectiveKind;
@@ -30,34 +32,17 @@ constexpr uint64_t elementBytes(DataType type) {
 
 /// "all_reduce", ...
 constexpr const char *collectiveName(CollectiveKind kind) {
-  switch (kind) {
-  case CollectiveKind::AllReduce:
-    return "all_reduce";
-  case CollectiveKind::ReduceScatter:
-    return "reduce_scatter";
-  case CollectiveKind::AllGather:
-    return "all_gather";
-  }
-  return "unknown";
+  constexpr const char *names[] = {"all_reduce", "reduce_scatter",
+                                   "all_gather"};
+  static_assert(std::size(names) == size_t(CollectiveKind::MAX) + 1);
+  return kind <= CollectiveKind::MAX ? names[size_t(kind)] : "unknown";
 }
 
 /// "f32", "bf16", ..., as MLIR spells the types.
 constexpr const char *typeName(DataType type) {
-  switch (type) {
-  case DataType::F32:
-    return "f32";
-  case DataType::BF16:
-    return "bf16";
-  case DataType::F16:
-    return "f16";
-  case DataType::I32:
-    return "i32";
-  case DataType::I64:
-    return "i64";
-  case DataType::U8:
-    return "u8";
-  }
-  return "unknown";
+  constexpr const char *names[] = {"f32", "bf16", "f16", "i32", "i64", "u8"};
+  static_assert(std::size(names) == size_t(DataType::MAX) + 1);
+  return type <= DataType::MAX ? names[size_t(type)] : "unknown";
 }
 
 /// Whether elements are floating-point numbers.
@@ -68,21 +53,10 @@ constexpr bool isFloat(DataType type) {
 
 /// "input", "parameter", ..., as `nn.role` spells the roles.
 constexpr const char *roleName(TensorRole role) {
-  switch (role) {
-  case TensorRole::Input:
-    return "input";
-  case TensorRole::Output:
-    return "output";
-  case TensorRole::Parameter:
-    return "parameter";
-  case TensorRole::Constant:
-    return "constant";
-  case TensorRole::Gradient:
-    return "gradient";
-  case TensorRole::State:
-    return "state";
-  }
-  return "unknown";
+  constexpr const char *names[] = {"input",    "output",   "parameter",
+                                   "constant", "gradient", "state"};
+  static_assert(std::size(names) == size_t(TensorRole::MAX) + 1);
+  return role <= TensorRole::MAX ? names[size_t(role)] : "unknown";
 }
 
 } // namespace nsa

@@ -417,24 +417,12 @@ Writer::Action Writer::writeAction(rt::InitializeOp op) {
           artifact::CreateInitialize(builder, tensor->second).Union()};
 }
 
-static CollectiveKind getCollectiveKind(rt::Collective kind) {
-  switch (kind) {
-  case rt::Collective::AllReduce:
-    return CollectiveKind::AllReduce;
-  case rt::Collective::ReduceScatter:
-    return CollectiveKind::ReduceScatter;
-  case rt::Collective::AllGather:
-    return CollectiveKind::AllGather;
-  }
-  llvm_unreachable("unknown collective");
-}
-
 Writer::Action Writer::writeAction(rt::CollectiveStartOp op) {
   artifact::Slice memory = writeMemory(op, op.getMemory());
   return {artifact::Action::CollectiveStart,
-          artifact::CreateCollectiveStart(builder, &memory,
-                                          getElementDataType(op.getMemory()),
-                                          getCollectiveKind(op.getKind()))
+          artifact::CreateCollectiveStart(
+              builder, &memory, getElementDataType(op.getMemory()),
+              static_cast<CollectiveKind>(op.getKind()))
               .Union()};
 }
 
