@@ -209,7 +209,7 @@ Status CPUExecutable::startThreads() {
 bool CPUExecutable::forgetLostThreads() {
   if (!pool || pool->hasThreads())
     return false;
-  static_cast<void>(pool.release());
+  [[maybe_unused]] ThreadPool *lost = pool.release();
   return true;
 }
 

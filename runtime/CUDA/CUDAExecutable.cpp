@@ -72,6 +72,7 @@ static std::vector<GPU::Target>
 findForms(const artifact::Artifact &program,
           const std::vector<const artifact::Binary *> &binaries) {
   std::vector<GPU::Target> forms;
+  forms.reserve(binaries.size());
   for (const artifact::Binary *binary : binaries)
     forms.push_back({program.target()->str(), isText(*binary)});
   if (forms.empty())
@@ -130,6 +131,8 @@ Status CUDAExecutable::loadKernels() {
   std::string image(binary->data()->begin(), binary->data()->end());
   char log[4096] = "";
   int keys[] = {kJITErrorLog, kJITErrorLogBytes};
+  // The driver reads a number in the place of a pointer.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   void *values[] = {log, reinterpret_cast<void *>(sizeof log - 1)};
   if (Status status = driver.check(
           driver.ModuleLoadDataEx(&code, image.c_str(), 2, keys, values),

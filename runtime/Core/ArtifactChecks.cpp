@@ -109,9 +109,10 @@ private:
   bool checkReductions(const Entry &entry);
   bool checkBuffer(const Buffer &buffer);
   bool checkSegments();
-  bool checkTensors();
-  bool checkKernels();
-  bool checkEntries();
+  /// Checks what has names, each its own.
+  template <typename T>
+  bool checkAll(const flatbuffers::Vector<flatbuffers::Offset<T>> &all,
+                const std::string &what, bool (Checker::*check)(const T &));
   bool checkExtents();
   bool checkRest();
 
@@ -513,39 +514,16 @@ bool Checker::checkSegments() {
   return true;
 }
 
-bool Checker::checkTensors() {
+template <typename T>
+bool Checker::checkAll(const flatbuffers::Vector<flatbuffers::Offset<T>> &all,
+                       const std::string &what,
+                       bool (Checker::*check)(const T &)) {
   std::set<std::string> names;
-  for (const Tensor *tensor : *root.tensors()) {
-    if (!checkUnique(names, tensor->name(), "tensor"))
+  for (const T *one : all) {
+    if (!checkUnique(names, one->name(), what.c_str()))
       return false;
-    context = "tensor " + quote(tensor->name()->str()) + ": ";
-    if (!checkTensor(*tensor))
-      return false;
-    context.clear();
-  }
-  return true;
-}
-
-bool Checker::checkKernels() {
-  std::set<std::string> names;
-  for (const Kernel *kernel : *root.kernels()) {
-    if (!checkUnique(names, kernel->name(), "kernel"))
-      return false;
-    context = "kernel " + quote(kernel->name()->str()) + ": ";
-    if (!checkKernel(*kernel))
-      return false;
-    context.clear();
-  }
-  return true;
-}
-
-bool Checker::checkEntries() {
-  std::set<std::string> names;
-  for (const Entry *entry : *root.entries()) {
-    if (!checkUnique(names, entry->name(), "entry"))
-      return false;
-    context = "entry " + quote(entry->name()->str()) + ": ";
-    if (!checkEntry(*entry))
+    context = what + " " + quote(one->name()->str()) + ": ";
+    if (!(this->*check)(*one))
       return false;
     context.clear();
   }
@@ -625,7 +603,10 @@ bool Checker::checkRest() {
 }
 
 Status Checker::run() {
-  if (checkSegments() && checkTensors() && checkKernels() && checkEntries() &&
+  if (checkSegments() &&
+      checkAll(*root.tensors(), "tensor", &Checker::checkTensor) &&
+      checkAll(*root.kernels(), "kernel", &Checker::checkKernel) &&
+      checkAll(*root.entries(), "entry", &Checker::checkEntry) &&
       checkExtents() && checkRest())
     return {};
   return Error{error};

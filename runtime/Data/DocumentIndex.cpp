@@ -17,13 +17,9 @@ Result<FileInfo> writeDocumentIndex(const std::string &directory,
   uint64_t count = starts.size();
   int32_t header[shardHeaderBytes / sizeof(int32_t)] = {
       indexMagic, indexVersion, int32_t(uint32_t(count)), int32_t(count >> 32)};
-  Status status = file.write(header, sizeof header);
-  if (status)
-    status = file.write(starts.data(), count * sizeof(uint64_t));
-  if (status)
-    status = file.finish();
-  if (!status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.write(header, sizeof header));
+  NSA_RETURN_IF_ERROR(file.write(starts.data(), count * sizeof(uint64_t)));
+  NSA_RETURN_IF_ERROR(file.finish());
   NSA_ASSIGN_OR_RETURN(info.hash, hashFile(path));
   return info;
 }

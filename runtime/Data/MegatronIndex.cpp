@@ -93,13 +93,9 @@ static Result<Lists> readLists(const InputFile &file, const Header &header,
     at += size;
     return status;
   };
-  Status status = read(lists.lengths);
-  if (status)
-    status = read(lists.places);
-  if (status)
-    status = read(lists.firstSequences);
-  if (!status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(read(lists.lengths));
+  NSA_RETURN_IF_ERROR(read(lists.places));
+  NSA_RETURN_IF_ERROR(read(lists.firstSequences));
   return lists;
 }
 

@@ -28,11 +28,8 @@ Result<FileInfo> writeTargetMarks(const std::string &directory,
     if (marks[i])
       bytes[shardHeaderBytes + i / 8] |= char(1 << i % 8);
   NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
-  Status status = file.write(bytes);
-  if (status)
-    status = file.finish();
-  if (!status)
-    return Error{status.message()};
+  NSA_RETURN_IF_ERROR(file.write(bytes));
+  NSA_RETURN_IF_ERROR(file.finish());
   info.hash = hashBytes(bytes);
   return info;
 }
