@@ -153,7 +153,7 @@ LogicalResult Checker::access(const TraceEvent &event, Role role) {
   llvm::erase_if(records, [&](const Record &other) {
     return other.meets(event) && (own.isWrite() || other.event.op == event.op);
   });
-  records.push_back(std::move(own));
+  records.push_back(own);
   return success();
 }
 
