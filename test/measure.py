@@ -41,7 +41,7 @@ def measure_models(root, build):
     tool = os.path.join(build, "bin", "nsa-{}").format
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.mlir")
-        call(tool("model"), os.path.join(root, "configs", "m7c_125m.yaml"), "-o", path)
+        call(tool("model"), os.path.join(root, "test/bench/shapes", "m7c_125m.yaml"), "-o", path)
         lines, size, longest = measure_text(path)
         row("m7c_125m as nsa-model writes it", f"{lines:,} lines, {size:,} bytes, longest line {longest:,}")
         call(tool("model"), os.path.join(root, "configs", "smoke.yaml"), "-o", path)

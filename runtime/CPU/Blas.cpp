@@ -68,9 +68,7 @@ Result<Blas> Blas::open(const std::string &library) {
   std::string prefix = symbolPrefix(blas.opened);
   opened.find(blas.sgemm, (prefix + "cblas_sgemm").c_str());
   opened.find(setThreads, (prefix + "openblas_set_num_threads").c_str());
-  if (!opened.missing.empty())
-    return Error{"'" + blas.opened + "' is not OpenBLAS: it has no symbol " +
-                 opened.missing};
+  NSA_RETURN_IF_ERROR(opened.checkFound("OpenBLAS"));
   setThreads(1);
   char *(*getCore)() = nullptr;
   opened.find(getCore, (prefix + "openblas_get_corename").c_str());

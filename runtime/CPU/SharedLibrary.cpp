@@ -59,3 +59,10 @@ Result<SharedLibrary> SharedLibrary::open(const std::string &title,
     where = "; it comes with " + packages;
   return Error{title + " not found (" + tried + ")" + where};
 }
+
+Status nsa::SharedLibrary::checkFound(const std::string &title) const {
+  if (missing.empty())
+    return {};
+  return Error{"'" + path + "' is not " + title + ": it has no symbol " +
+               missing};
+}

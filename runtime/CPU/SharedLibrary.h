@@ -35,6 +35,9 @@ struct SharedLibrary {
       missing = name;
   }
 
+  /// An error, if `find` did not find a function, that it is not `title`.
+  Status checkFound(const std::string &title) const;
+
   /// The first name that `find` did not find; empty if there is none.
   std::string missing;
 };

@@ -101,9 +101,7 @@ Result<std::unique_ptr<BlasLt>> BlasLt::open(const std::string &library) {
   opened.find(f.PreferenceSetAttribute, "cublasLtMatmulPreferenceSetAttribute");
   opened.find(f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
   opened.find(f.Matmul, "cublasLtMatmul");
-  if (!opened.missing.empty())
-    return Error{"'" + opened.path + "' is not cuBLASLt: it has no symbol " +
-                 opened.missing};
+  NSA_RETURN_IF_ERROR(opened.checkFound("cuBLASLt"));
   NSA_RETURN_IF_ERROR(blas->check(f.Create(&blas->handle), "cublasLtCreate"));
   blas->name = "cuBLASLt " + std::to_string(f.GetVersion());
   return blas;

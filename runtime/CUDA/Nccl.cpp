@@ -60,9 +60,7 @@ Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
   opened.find(f.AllReduce, "ncclAllReduce");
   opened.find(f.ReduceScatter, "ncclReduceScatter");
   opened.find(f.AllGather, "ncclAllGather");
-  if (!opened.missing.empty())
-    return Error{"'" + opened.path + "' is not NCCL: it has no symbol " +
-                 opened.missing};
+  NSA_RETURN_IF_ERROR(opened.checkFound("NCCL"));
   int version = 0;
   NSA_RETURN_IF_ERROR(nccl->check(f.GetVersion(&version), "ncclGetVersion"));
   nccl->name = "NCCL " + std::to_string(version / 10000) + "." +
