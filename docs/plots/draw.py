@@ -64,8 +64,13 @@ def inputs_hash(name):
 
 def rows(name):
     """The rows of a measured file; an empty cell is None."""
+    def number(value):
+        try:
+            return float(value) if value else None
+        except ValueError:
+            return value
     lines = [line for line in (MEASURED / f"{name}.csv").read_text().splitlines() if not line.startswith("#")]
-    return [{key: float(value) if value else None for key, value in row.items()} for row in csv.DictReader(lines)]
+    return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(lines)]
 
 
 def draw_attention(plt):
@@ -151,6 +156,85 @@ def draw_decode(plt):
     return figure
 
 
+# Arms of docs/quality.md with 150 million tokens, and those of recall.csv.
+ARMS = {"dense": ("dense", COLOURS["dense"]), "quarter": ("a quarter selected", COLOURS["nsa"]),
+        "nsa": ("NSA as published", COLOURS["sf"]), "window": ("windows of 512", "#8250df")}
+QUARTERS = {2048: "windows-64-nsa-4th-shared-b32-n16", 8192: "windows-64-nsa-4th-shared-b32-n64",
+            32768: "windows-64-nsa-4th-shared-n128"}
+
+
+def of_arm(name, length, arm, seeds, at):
+    """Points (at, mean loss of the seeds) of an arm's rows of 150 million tokens."""
+    full = QUARTERS[length] if arm == "quarter" else arm + "-rope-500k-staged"
+    losses = {}
+    for row in rows(name):
+        if (row["length"], row["arm"], row["tokens"]) == (length, full, 150077440) and row["seed"] in seeds:
+            losses.setdefault(row[at], []).append(row["loss"])
+    return [(key, sum(values) / len(values)) for key, values in sorted(losses.items())]
+
+
+def panels(plt, titles, label, unit):
+    """Axes side by side with titles and a legend's place."""
+    figure, axes = plt.subplots(1, len(titles), figsize=(8.4, 3.1))
+    for axis, title in zip(axes, titles):
+        axis.set_title(title, fontsize=9, color=INK)
+        axis.set_xlabel(label, color=INK)
+        axis.grid(color=FAINT, linewidth=0.6)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    axes[0].set_ylabel(unit, color=INK)
+    figure.subplots_adjust(left=0.09, right=0.98, top=0.82, bottom=0.17, wspace=0.22)
+    return figure, axes
+
+
+def draw_curves(plt):
+    figure, axes = panels(plt, [f"{length:,} tokens" for length in QUARTERS], "million tokens", "nats/byte")
+    for axis, length in zip(axes, QUARTERS):
+        for arm, (label, colour) in ARMS.items():
+            points = of_arm("quality-curves", length, arm, (1, 2), "at")
+            axis.plot([at / 1e6 for at, _ in points], [loss for _, loss in points], color=colour, linewidth=1.4, label=label)
+        axis.set_ylim(0.4, 1.6)
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.suptitle("Training loss, means of 1/40 of a run, two seeds", fontsize=10, color=INK, x=0.08, ha="left")
+    return figure
+
+
+def draw_positions(plt):
+    shown = {8192: (1, 2), 32768: (1,)}
+    figure, axes = panels(plt, [f"{length:,} tokens, seeds {', '.join(map(str, seeds))}" for length, seeds in shown.items()],
+                          "position in the sequence, up to", "nats/byte above dense")
+    for axis, (length, seeds) in zip(axes, shown.items()):
+        dense = dict(of_arm("quality-positions", length, "dense", seeds, "last"))
+        for arm in ("quarter", "nsa", "window"):
+            points = of_arm("quality-positions", length, arm, seeds, "last")
+            axis.plot([last for last, _ in points], [loss - dense[last] for last, loss in points], marker="o", markersize=3,
+                      color=ARMS[arm][1], label=ARMS[arm][0])
+        axis.axhline(0, color=ARMS["dense"][1], linewidth=1)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(list(dense)[::2], [f"{last:,.0f}" for last in list(dense)[::2]])
+        axis.minorticks_off()
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.suptitle("Held-out loss by position, less dense's", fontsize=10, color=INK, x=0.08, ha="left")
+    return figure
+
+
+def draw_recall(plt):
+    figure, axes = panels(plt, ["copying drawn letters, not trained for it", "a number told in text, not trained for it",
+                                "recall of 32 pairs, trained for it"], "distance in tokens, from", "accuracy")
+    for axis, task in zip(axes, ("copying", "needle", "recall")):
+        for arm in ("dense", "quarter"):
+            for length, style in ((2048, ":"), (8192, "--"), (32768, "-")):
+                points = [(row["from"], row["accuracy"]) for row in rows("recall")
+                          if (row["task"], row["layers"], row["length"]) == (task, arm, length)]
+                axis.plot(*zip(*points), style, color=ARMS[arm][1], linewidth=1.4, label=f"{ARMS[arm][0]}, {length:,}")
+        axis.set_xscale("log", base=2)
+        axis.set_xticks([8, 128, 2048, 16384], ["8", "128", "2,048", "16,384"])
+        axis.minorticks_off()
+        axis.set_ylim(-0.03, 1.03)
+    axes[0].legend(frameon=False, fontsize=7, loc="lower left")
+    return figure
+
+
 def draw_pipeline(plt):
     height = 1.42
     figure, axis = plt.subplots(figsize=(8.6, height * len(STAGES) * 0.74))
@@ -174,7 +258,8 @@ def draw_pipeline(plt):
 
 #: What is drawn, by the name of its file.
 PICTURES = {"attention": draw_attention, "pipeline": draw_pipeline, "production": draw_production,
-            "optimizers": draw_optimizers, "decode": draw_decode}
+            "optimizers": draw_optimizers, "decode": draw_decode, "quality-curves": draw_curves,
+            "quality-positions": draw_positions, "recall": draw_recall}
 
 
 def main():
