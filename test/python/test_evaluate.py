@@ -242,8 +242,18 @@ def test_tool_writes_tables_and_json(folder, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["loss"][0]["windows"] == 1
 
 
+def test_tool_compares_checkpoints_in_a_picture(folder, capsys, tmp_path):
+    runs = [str(folder / "run"), str(next((folder / "run/checkpoints").glob("step-*")))]
+    assert tool.main([*runs, "--artifact", str(folder / "m.nsax"), "--probe", "copying", "--samples", "1", "--json",
+                      str(tmp_path / "r.json"), "--plot", str(tmp_path / "r.svg")]) == 0
+    first, second = json.loads((tmp_path / "r.json").read_text())
+    assert first == second and capsys.readouterr().out.count("copying: accuracy") == 2
+    assert all(f"<!-- {run} -->" in (tmp_path / "r.svg").read_text() for run in runs)
+
+
 @pytest.mark.parametrize("arguments,message", [
     (["--data", "nowhere"], "nowhere"),
+    (["--probe", "copying", "--samples", "1", "--plot", "x.txt"], "--plot is 'x.txt', expected a name that ends with .svg, .png, .pdf"),
     (["--text", "nowhere"], "there is no file or folder 'nowhere'"),
     (["--choices", "nowhere"], "cannot read 'nowhere': No such file or directory"),
     (["--probe", "recall", "--vocab", "300"], "--vocab has a vocabulary of 300, the model has 256"),

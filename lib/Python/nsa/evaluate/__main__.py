@@ -13,7 +13,7 @@ _PROBES = {"recall": recall, "copying": copying, "needle": needle}
 _DEFAULTS = {
     "split": ("val", "--data"), "windows": (0, "--data or --text"), "text_key": ("text", "--text"),
     "samples": (32, "--probe"), "seed": (1, "--probe"), "max_distance": (0, "--probe"),
-    "pairs": (4, "--probe recall"), "vocab": (0, "--probe recall or --probe copying"),
+    "plot": (None, "--probe"), "pairs": (4, "--probe recall"), "vocab": (0, "--probe recall or --probe copying"),
     "micro_batch": (1, "no --artifact"), "target": ("cpu", "no --artifact"), "precision": (None, "no --artifact"),
 }
 
@@ -29,9 +29,13 @@ def _number(least):
 def _parser():
     parser = argparse.ArgumentParser(prog="nsa-eval", description="Evaluates a checkpoint: losses, generated probes, "
                                      "multiple choice. Give one or more of --data, --text, --probe and --choices.")
-    parser.add_argument("checkpoint", help="a checkpoint of nsa-train, or a run directory (its newest good one)")
+    parser.add_argument("checkpoint", nargs="+", help="a checkpoint of nsa-train, or a run directory (its newest good "
+                        "one); several are evaluated one after the other")
     parser.add_argument("--version", action="version", version=f"nsa-eval {__version__}")
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - prints them instead of tables")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON, of several checkpoints a list; - prints "
+                        "them instead of tables")
+    parser.add_argument("--plot", metavar="FILE", help="draw the accuracy of --probe by distance, a line for each checkpoint; "
+                        "the package matplotlib draws, and .svg, .png or .pdf says how")
     what = parser.add_argument_group("what to evaluate")
     what.add_argument("--data", action="append", default=[], metavar="FOLDER",
                       help="loss on shards, as nsa-train's --data (repeatable)")
@@ -80,16 +84,16 @@ def _fill(parser, parsed):
             parser.error(f"--{name.replace('_', '-')} says nothing: it needs {needed}")
 
 
-def _open(parsed):
+def _open(parsed, checkpoint):
     options = {"seq_len": parsed.seq_len, "threads": parsed.threads, "device": parsed.device}
     if parsed.artifact:
-        return Scorer(parsed.checkpoint, artifact=parsed.artifact, **options)
-    return Scorer(parsed.checkpoint, micro_batch=parsed.micro_batch, target=parsed.target, precision=parsed.precision,
+        return Scorer(checkpoint, artifact=parsed.artifact, **options)
+    return Scorer(checkpoint, micro_batch=parsed.micro_batch, target=parsed.target, precision=parsed.precision,
                   **options)
 
 
-def _evaluate(parsed):
-    scorer = _open(parsed)
+def _evaluate(parsed, checkpoint):
+    scorer = _open(parsed, checkpoint)
     model = scorer.model()
     results = {"checkpoint": model.checkpoint, "step": model.step, "target": model.module.target,
                "precision": scorer.precision}
@@ -105,12 +109,10 @@ def _evaluate(parsed):
 
 
 def _write(results, path):
-    text = json.dumps(results, indent=1)
+    text = json.dumps(results if len(results) > 1 else results[0], indent=1)
     if path == "-":
         print(text)
-        return
-    print("\n".join(_report.lines(results)))
-    if path:
+    elif path:
         try:
             with open(path, "w") as file:
                 file.write(text + "\n")
@@ -123,7 +125,16 @@ def main(arguments=None):
     parsed = parser.parse_args(arguments)
     _fill(parser, parsed)
     try:
-        _write(_evaluate(parsed), parsed.json)
+        if parsed.plot:
+            _report.check_plot(parsed.plot)
+        results = []
+        for checkpoint in parsed.checkpoint:
+            results.append(_evaluate(parsed, checkpoint))
+            if parsed.json != "-":
+                print("\n".join(_report.lines(results[-1])), flush=True)
+        _write(results, parsed.json)
+        if parsed.plot:
+            _report.plot(results, parsed.checkpoint, parsed.plot)
     except Error as error:
         print(f"nsa-eval: error: {error}", file=sys.stderr)
         return 1

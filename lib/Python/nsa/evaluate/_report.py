@@ -1,4 +1,11 @@
-"""Results as tables."""
+"""Results as tables and as a picture."""
+
+import importlib.util
+import os
+
+from nsa._runtime import InputError
+
+_PICTURES = (".svg", ".png", ".pdf")
 
 
 def _table(heads, rows):
@@ -53,3 +60,31 @@ def lines(results):
         elif key == "probes":
             for name, part in result.items():
                 yield from _probe(name, part)
+
+
+def check_plot(path):
+    """Refuses a picture that cannot be drawn, before anything is evaluated."""
+    if os.path.splitext(path)[1] not in _PICTURES:
+        raise InputError(f"--plot is '{path}', expected a name that ends with {', '.join(_PICTURES)}")
+    if not importlib.util.find_spec("matplotlib"):
+        raise InputError("--plot is drawn with the package 'matplotlib' of PyPI, which is not installed")
+
+
+def plot(results, names, path):
+    """Accuracy by distance: a panel for each probe, a line for each of the results."""
+    from matplotlib.figure import Figure
+    probes = list(results[0]["probes"])
+    figure = Figure(figsize=(3.6 * len(probes) + 0.6, 3.2), layout="constrained")
+    for axis, probe in zip(figure.subplots(1, len(probes), squeeze=False)[0], probes):
+        for name, result in zip(names, results):
+            rows = result["probes"][probe]["by_distance"]
+            axis.plot([row["from"] for row in rows], [row["accuracy"] for row in rows], marker="o", markersize=3, label=name)
+        axis.set_xscale("log", base=2)
+        axis.set_ylim(-0.03, 1.03)
+        axis.set(title=probe, xlabel="distance in tokens, from", ylabel="accuracy")
+        axis.grid(alpha=0.4)
+    figure.axes[0].legend(fontsize=8)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise InputError(f"cannot write '{path}': {error.strerror}") from error

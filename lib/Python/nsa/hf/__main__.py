@@ -29,7 +29,8 @@ def main_export(arguments=None):
                              "AutoModelForCausalLM.from_pretrained(FOLDER, trust_remote_code=True) runs")
     parser.add_argument("--overwrite", action="store_true", help="replace the files of a model in the folder")
     parser.add_argument("--original", action="store_true",
-                        help="as the model of transformers that nsa-import made the checkpoint of, which needs no code")
+                        help="as the model of transformers that nsa-import made the checkpoint of, else as a Llama if it is "
+                             "one: it needs no code")
     parsed = parser.parse_args(arguments)
 
     def write():

@@ -11,7 +11,7 @@ from nsa import _safetensors
 from nsa._arguments import path, takes, truth
 from nsa._runtime import InputError, model_config, open_weights
 from nsa._text import Text
-from nsa.hf._families import family_of, find_names, joined_shape, read_config, write_weight
+from nsa.hf._families import describe_llama, family_of, find_names, joined_shape, read_config, write_weight
 from nsa.hf._keys import read_json
 from nsa.hf._origin import find_origin, has_other_card, origin_files, write_card
 from nsa.hf._parameters import layer_kinds, parameter_shapes
@@ -137,18 +137,17 @@ def _describe_model(weights, config, seq_len):
 
 
 def _find_original(weights, config, origin, seq_len):
-    """(config.json, {name: own names}) of the model of transformers that the weights were, if they still are of one."""
-    if origin is None or not os.path.exists(os.path.join(origin, "config.json")):
-        raise InputError(f"'{weights.path}' comes from no model of transformers that nsa-import has read: there is no "
-                         "hf/config.json in its run directory, nor in those that it began with")
-    path = os.path.join(origin, "config.json")
-    described = read_json(path)
+    """(config.json, {name: own names}) of the model of transformers that the weights were, or else of a Llama."""
+    config["model"]["mlp_dim"] = config["model"]["mlp_dim"] or 4 * config["model"]["dim"]
+    path = os.path.join(origin or "", "config.json")
+    is_imported = origin is not None and os.path.exists(path)
+    described = read_json(path) if is_imported else describe_llama(config["model"], seq_len)
     family = family_of(described, path)
     imported = json.loads(model_config(json.dumps(read_config(described, path, "dense", seq_len)), path, []))
     for key, value in imported["model"].items():
         if config["model"][key] != value:
             raise InputError(f"model.{key} of '{weights.path}' is {json.dumps(config['model'][key])}, but "
-                             f"{json.dumps(value)} in the model of '{path}'")
+                             f"{json.dumps(value)} in " + (f"the model of '{path}'" if is_imported else "a Llama"))
     described = {**described, "dtype": "float32"}
     described.pop("torch_dtype", None)
     return described, find_names(family, config, parameter_shapes(config))
@@ -159,8 +158,9 @@ def export(checkpoint, folder, *, overwrite=False, original=False):
     """Writes a checkpoint of nsa-train as a folder that transformers reads with trust_remote_code.
 
     The weights are those of the checkpoint, bit for bit, and keep their names. With `original`, they have the names
-    of the model of transformers that nsa-import made the checkpoint of, and need no code. Files appear in the folder
-    when all are written; those of a model that was there are replaced, links by files. Returns the number of parameters.
+    of the model of transformers that nsa-import made the checkpoint of, else those of a Llama, and need no code. Files
+    appear in the folder when all are written; those of a model that was there are replaced, links by files. Returns the
+    number of parameters.
     """
     weights = open_weights(checkpoint)
     config, origin = json.loads(weights.model_config), find_origin(weights.path)

@@ -355,6 +355,32 @@ def read_config(config, path, attention, seq_len):
     }
 
 
+def describe_llama(model, seq_len):
+    """config.json of the Llama that has the sizes of a section `model`: what read_config turns back."""
+    scaling = {"rope_type": "default"}
+    if model["rope_scaling"] != "none":
+        scaling = {"rope_type": model["rope_scaling"], "factor": model["rope_factor"]}
+    if model["rope_scaling"] == "llama3":
+        scaling |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": model["rope_length"]}
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": model["dim"],
+        "num_hidden_layers": model["n_layers"],
+        "num_attention_heads": model["n_heads"],
+        "num_key_value_heads": model["n_kv_groups"],
+        "head_dim": model["d_k"],
+        "hidden_act": "silu",
+        "intermediate_size": model["mlp_dim"],
+        "vocab_size": model["vocab_size"],
+        "rms_norm_eps": model["norm_eps"],
+        "initializer_range": model["init_std"],
+        "max_position_embeddings": seq_len,
+        "rope_parameters": {**scaling, "rope_theta": model["rope_base"]},
+        "tie_word_embeddings": model["tied_embeddings"]
+    }
+
+
 def find_names(family, config, shapes):
     """{name in transformers: [own names]} of the parameters `shapes` of a model, without gates."""
     names = {f"model.{name}.weight": [f"{own}.weight"] for name, own in _OUTER.items()}
