@@ -9,21 +9,13 @@ using namespace nsa::emulator;
 
 namespace {
 
-const char *describe(Finding finding) {
-  switch (finding) {
-  case Finding::WriteRace:
-    return "another thread wrote this without a barrier between: thread ";
-  case Finding::ReadRace:
-    return "another thread read this without a barrier between: thread ";
-  case Finding::OtherBlockWrote:
-    return "another block wrote this: block ";
-  case Finding::OtherBlockRead:
-    return "another block read this: block ";
-  case Finding::InFlight:
+std::string describe(Finding finding, bool shared) {
+  if (finding == Finding::InFlight)
     return "a copy to here has not been waited for, of thread ";
-  default:
-    return "";
-  }
+  std::string verb = finding == Finding::OtherWrote ? " wrote" : " read";
+  return shared ? "another thread" + verb +
+                      " this without a barrier between: thread "
+                : "another block" + verb + " this: block ";
 }
 
 std::string place(int argument, uint64_t offset) {
@@ -96,22 +88,22 @@ Place Access::locate(bool shared, uint64_t address, unsigned bytes,
   return place;
 }
 
-bool Access::isDefined(const Place &place, unsigned bytes, bool records,
+bool Access::isDefined(const Place &place, unsigned bytes, bool matters,
                        uint32_t &origin) {
   Finding found = Finding::None;
-  Stamp other = 0;
-  int32_t otherBlock = 0;
-  Stamp recorded = records ? reader : 0;
+  int32_t other = 0;
   if (place.argument < 0) {
+    warp.readers |= LaneMask(matters) << lane;
     unsigned granule = block.code.sharedGranule;
-    uint64_t first = place.offset / granule,
-             last = (place.offset + bytes - 1) / granule;
-    for (uint64_t cell = first; cell <= last; ++cell) {
-      Finding one = checkRead(block.cells[cell], block.clocks, warp.number,
-                              lane, recorded);
-      if (one != Finding::None && found == Finding::None) {
+    for (uint64_t index = place.offset / granule;
+         index <= (place.offset + bytes - 1) / granule; ++index) {
+      Cell &cell = block.cells[index];
+      Finding one = cell.content;
+      if (one == Finding::None && matters)
+        one = cell.usersBehind(block.barriers).read(int32_t(warp.thread(lane)));
+      if (found == Finding::None) {
         found = one;
-        other = block.cells[cell].write;
+        other = int32_t(cell.thread);
       }
     }
   } else {
@@ -121,98 +113,56 @@ bool Access::isDefined(const Place &place, unsigned bytes, bool records,
     unsigned granule = block.global.granule;
     uint64_t first = (place.offset + view.skipped) / granule,
              last = (place.offset + view.skipped + bytes - 1) / granule;
-    for (uint64_t cell = first; cell <= last; ++cell) {
-      Finding one = view.cells[cell].checkRead(block.clocks, block.number,
-                                               warp.number, lane, recorded);
-      if (one != Finding::None && found == Finding::None) {
+    for (uint64_t index = first; index <= last; ++index) {
+      GlobalCell &cell = view.cells[index];
+      Users users = cell.users;
+      Finding one = (matters ? cell.users : users).read(block.number);
+      if (users.writer == Users::nobody && !cell.defined)
+        one = Finding::Unwritten;
+      if (found == Finding::None) {
         found = one;
-        other = view.cells[cell].write;
-        otherBlock = view.cells[cell].writer;
+        other = users.writer;
       }
     }
   }
   if (found == Finding::None)
     return true;
   // The first one is enough for a message.
-  if (!records || origin)
-    return false;
-  origin = block.note({&i, warp.thread(lane), block.number, found,
-                       block.threadBehind(other), otherBlock, place.argument,
-                       place.offset});
+  if (matters && !origin)
+    origin = block.note({&i, warp.thread(lane), block.number, found, other,
+                         place.argument, place.offset});
   return false;
 }
 
-bool Access::isFenced(const Place &place, unsigned bytes, bool own) const {
-  unsigned granule = block.code.sharedGranule;
-  for (uint64_t index = place.offset / granule;
-       index <= (place.offset + bytes - 1) / granule; ++index) {
-    const Cell &cell = block.cells[index];
-    // Copies write through the proxy that products read through.
-    if (!cell.write || isCopy(cell.write))
-      continue;
-    unsigned writer = threadOf(cell.write);
-    const auto &known = own && writer == warp.thread(lane)
-                            ? block.proxyFences
-                            : block.publishedFences;
-    if (known[writer] <= cell.fences)
-      return false;
-  }
-  return true;
+void Access::write(const Place &place, Users &users, int32_t who) {
+  Users before = users;
+  Finding found = users.write(who);
+  if (found != Finding::None)
+    fail("writes " + ::place(place.argument, place.offset) + "; " +
+         describe(found, place.argument < 0) +
+         std::to_string(found == Finding::OtherWrote ? before.writer
+                                                     : before.reader));
 }
 
-void Access::markWritten(const Place &place, unsigned bytes, Stamp flags) {
-  if (place.argument < 0)
-    return markShared(
-        place, bytes,
-        makeStamp(block.clocks.now(warp.number), warp.number, lane) | flags);
+void Access::markWritten(const Place &place, unsigned bytes, Finding content) {
+  if (place.argument < 0) {
+    unsigned granule = block.code.sharedGranule;
+    for (uint64_t index = place.offset / granule;
+         index <= (place.offset + bytes - 1) / granule; ++index) {
+      Cell &cell = block.cells[index];
+      cell.content = content;
+      cell.thread = warp.thread(lane);
+      if (content != Finding::InFlight)
+        write(place, cell.usersBehind(block.barriers), int32_t(cell.thread));
+    }
+    return;
+  }
   const GlobalMemory::View &view = block.global.views[place.argument];
   unsigned granule = block.global.granule;
   uint64_t first = (place.offset + view.skipped) / granule,
            last = (place.offset + view.skipped + bytes - 1) / granule;
-  for (uint64_t index = first; index <= last; ++index) {
-    GlobalCell &cell = view.cells[index];
-    GlobalCell before = cell;
-    Finding found =
-        cell.checkWrite(block.clocks, block.number, warp.number, lane);
-    if (found != Finding::None)
-      failRace(place, found,
-               found == Finding::ReadRace ? readerOf(before) : before.write,
-               found == Finding::OtherBlockWrote ? before.writer
-                                                 : before.reader);
-  }
-}
-
-void Access::markShared(const Place &place, unsigned bytes, Stamp stamp) {
-  unsigned granule = block.code.sharedGranule;
-  uint64_t first = place.offset / granule,
-           last = (place.offset + bytes - 1) / granule;
-  for (uint64_t index = first; index <= last; ++index) {
-    Cell &cell = block.cells[index];
-    Cell before = cell;
-    Finding found = checkWrite(cell, block.clocks, warp.number, lane, stamp);
-    cell.fences = block.proxyFences[warp.thread(lane)];
-    if (found != Finding::None)
-      failRace(place, found,
-               found == Finding::ReadRace ? readerOf(before) : before.write, 0);
-  }
-}
-
-Stamp Access::readerOf(const Cell &cell) const {
-  return block.clocks.isBefore(cell.read, warp.number, lane) ? cell.otherRead
-                                                             : cell.read;
-}
-
-void Access::failRace(const Place &place, Finding found, Stamp other,
-                      int32_t otherBlock) {
-  bool blocks =
-      found == Finding::OtherBlockWrote || found == Finding::OtherBlockRead;
-  fail("writes " + ::place(place.argument, place.offset) + "; " +
-       (isProduct(other) && found == Finding::ReadRace
-            ? "a product reads this until it is waited for, and no barrier "
-              "stands between: thread "
-            : describe(found)) +
-       std::to_string(blocks ? unsigned(otherBlock)
-                             : block.threadBehind(other)));
+  for (uint64_t index = first; index <= last; ++index)
+    write(place, view.cells[index].users, block.number);
 }
 
 bool nsa::emulator::requireDefined(Warp &warp, const Instruction &i,
@@ -256,8 +206,7 @@ void load(Warp &warp, const Instruction &i, LaneMask mask) {
   auto align = uint64_t(i.immediate) >> 1;
   LaneMask bad = 0;
   uint32_t origin = 0;
-  // Often all lanes read the same. Two of them are enough for the checks: the
-  // shadow remembers no more.
+  // Often all lanes read the same. Two of them are enough for the checks.
   uint64_t last = ~uint64_t(0);
   unsigned repeated = 0;
   Place place;
@@ -318,7 +267,8 @@ void store(Warp &warp, const Instruction &i, LaneMask mask) {
         access.find(Shared, address[lane], bytes * count, align, true);
     if (!place.data)
       return;
-    access.markWritten(place, bytes * count, bad >> lane & 1 ? kPoison : 0);
+    access.markWritten(place, bytes * count,
+                       bad >> lane & 1 ? Finding::Poison : Finding::None);
     for (unsigned k = 0; k < count; ++k) {
       if (bytes == 8)
         std::memcpy(place.data + 8 * k, &warp.wide(i.all[k])[lane], 8);
@@ -362,7 +312,7 @@ void copyAsync(Warp &warp, const Instruction &i, LaneMask mask) {
                            warp.block.describe(origin));
       std::memcpy(copy.data, source.data, read);
     }
-    access.markWritten(target, i.bytes, kInFlight);
+    access.markWritten(target, i.bytes, Finding::InFlight);
     // What others find there until then must not be right by chance.
     std::memset(target.data, 0xFF, i.bytes);
     warp.copies.push_back(copy);
@@ -383,14 +333,10 @@ void waitGroup(Warp &warp, const Instruction &i, LaneMask mask) {
       continue;
     }
     std::memcpy(block.shared.data() + copy.offset, copy.data, copy.bytes);
-    Stamp stamp =
-        makeStamp(block.clocks.now(warp.number), warp.number, copy.lane);
     unsigned granule = block.code.sharedGranule;
     for (uint64_t cell = copy.offset / granule;
-         cell <= (copy.offset + copy.bytes - 1) / granule; ++cell) {
-      block.cells[cell].write = stamp;
-      block.cells[cell].fences = block.proxyFences[warp.thread(copy.lane)];
-    }
+         cell <= (copy.offset + copy.bytes - 1) / granule; ++cell)
+      block.cells[cell].content = Finding::None;
   }
   warp.copies.resize(kept);
 }
@@ -485,11 +431,10 @@ std::string Block::describe(uint32_t origin) const {
     return text + "nobody has written this";
   case Finding::Poison:
     return text + "an undefined value was stored here by thread " +
-           std::to_string(read.otherThread);
-  case Finding::OtherBlockWrote:
-    return text + ::describe(read.finding) + std::to_string(read.otherBlock);
+           std::to_string(read.other);
   default:
-    return text + ::describe(read.finding) + std::to_string(read.otherThread);
+    return text + ::describe(read.finding, read.argument < 0) +
+           std::to_string(read.other);
   }
 }
 

@@ -19,39 +19,29 @@ struct Place {
 class Access {
 public:
   Access(Warp &warp, const Instruction &i, unsigned lane)
-      : warp(warp), block(warp.block), i(i), lane(lane),
-        reader(makeStamp(block.clocks.now(warp.number), warp.number, lane)) {}
+      : warp(warp), block(warp.block), i(i), lane(lane) {}
 
   Place find(bool shared, uint64_t address, unsigned bytes, uint64_t align,
              bool writes);
   /// The same where an mbarrier may be.
   Place locate(bool shared, uint64_t address, unsigned bytes, uint64_t align,
                bool writes);
-  /// Reads are those of `stamp`, which is no thread.
-  void readFor(Stamp stamp) { reader = stamp; }
-  /// Checks what a read finds. What is undefined is noted once.
-  bool isDefined(const Place &place, unsigned bytes, bool records,
+  /// Checks what a read finds. What is undefined is noted once, if it
+  /// `matters`.
+  bool isDefined(const Place &place, unsigned bytes, bool matters,
                  uint32_t &origin);
-  /// Whether products may read shared memory: the thread that wrote it fenced
-  /// that and was at a barrier since. `own`: of this thread, the fence is
-  /// enough.
-  bool isFenced(const Place &place, unsigned bytes, bool own = false) const;
-  void markWritten(const Place &place, unsigned bytes, Stamp flags);
-  /// A write to shared memory that this thread issues and `stamp` makes.
-  void markShared(const Place &place, unsigned bytes, Stamp stamp);
+  /// `content`: what reads find in shared memory from now on.
+  void markWritten(const Place &place, unsigned bytes,
+                   Finding content = Finding::None);
   void fail(const std::string &what) { block.fail(warp, i, int(lane), what); }
 
 private:
-  /// The reader that no barrier orders.
-  Stamp readerOf(const Cell &cell) const;
-  void failRace(const Place &place, Finding found, Stamp other,
-                int32_t otherBlock);
+  void write(const Place &place, Users &users, int32_t who);
 
   Warp &warp;
   Block &block;
   const Instruction &i;
   unsigned lane;
-  Stamp reader;
 };
 
 /// Fails where the address or something else that must be known is undefined.

@@ -78,10 +78,8 @@ void vote(Warp &warp, const Instruction &i, LaneMask mask) {
   warp.define(i.result, mask, bad ? mask : 0, origin);
 }
 
-/// Orders memory only if all lanes take part.
 void warpSync(Warp &warp, const Instruction &, LaneMask mask) {
-  if (mask == warp.aliveLanes())
-    warp.block.clocks.tick(warp.number);
+  warp.readers &= ~mask;
 }
 
 //===----------------------------------------------------------------------===//

@@ -3,8 +3,8 @@
 // Runs what `nsa-tile-to-nvvm-llvm` makes of tile kernels: all threads of a
 // block with their shared memory, barriers and collectives, one block after
 // another. It checks what a GPU does not: bounds of every argument and of
-// shared memory, alignment, values that nobody has written, and accesses of
-// two threads without a barrier between.
+// shared memory, alignment, values that nobody has written, threads that meet
+// at one word, phases of mbarriers and products in flight.
 //
 //===----------------------------------------------------------------------===//
 

@@ -200,66 +200,20 @@ TEST_F(EmulatorTest, ProductsAndSums_AreRoundedOnceWhereTheyMayBe) {
 // Races
 //===----------------------------------------------------------------------===//
 
-TEST_F(EmulatorTest, ReadOfWhatAnotherThreadWrites_IsFound) {
+TEST_F(EmulatorTest, AccessesOfTwoThreads_NeedABarrierBetween) {
   std::string write =
       word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3");
   std::string read = "  %other = llvm.xor %tid, %c1 : i32\n" +
                      word("%theirs", "%shared", "%other") +
-                     load("%value", "%theirs", "3") + give("%value");
-  expectFailure(run(write + read),
+                     load("%value", "%theirs", "3");
+  std::string again = store("%value", "%mine", "3");
+  expectFailure(run(write + read + give("%value")),
                 "another thread wrote this without a barrier between: thread 1",
                 "llvm.store");
-  EXPECT_TRUE(run(write + "  nvvm.bar.warp.sync %all : i32\n" + read).ok());
-  EXPECT_TRUE(run(write + barrier + read).ok());
-}
-
-TEST_F(EmulatorTest, WarpsBarrier_OrdersNoOtherWarp) {
-  expectFailure(run(word("%mine", "%shared", "%tid") +
-                        store("%tid", "%mine", "3") +
-                        "  nvvm.bar.warp.sync %all : i32\n"
-                        "  %other = llvm.and %tid, %c31 : i32\n" +
-                        word("%theirs", "%shared", "%other") +
-                        load("%value", "%theirs", "3") + give("%value"),
-                    64),
-                "another thread wrote this", "llvm.store");
-}
-
-TEST_F(EmulatorTest, WriteOfWhatAnotherThreadReads_IsFound) {
-  std::string body =
-      word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") + barrier +
-      "  %other = llvm.xor %tid, %c32 : i32\n" +
-      word("%theirs", "%shared", "%other") + load("%value", "%theirs", "3");
-  std::string again = store("%value", "%mine", "3");
-  expectFailure(run(body + again, 64),
-                "another thread read this without a barrier between",
-                "llvm.store");
-  EXPECT_TRUE(run(body + barrier + again, 64).ok());
-}
-
-// The first of seven warps does not arrive before the eighth writes.
-TEST_F(EmulatorTest, ReadersOfManyWarps_AreRemembered) {
-  std::string read = word("%p", "%shared", "%lane") + load("%v", "%p", "3");
-  std::string body = "  %lane = llvm.and %tid, %c31 : i32\n" +
-                     word("%first", "%shared", "%lane") +
-                     "  %isFirst = llvm.icmp \"ult\" %tid, %c32 : i32\n"
-                     "  llvm.cond_br %isFirst, ^bb1, ^bb2\n^bb1:\n" +
-                     store("%tid", "%first", "3") + "  llvm.br ^bb2\n^bb2:\n" +
-                     barrier + read +
-                     "  %c224 = llvm.mlir.constant(224 : i32) : i32\n"
-                     "  %isLast = llvm.icmp \"uge\" %tid, %c224 : i32\n"
-                     "  llvm.cond_br %isFirst, ^bb6, ^bb3\n^bb3:\n"
-                     "  llvm.cond_br %isLast, ^bb5, ^bb4\n^bb4:\n"
-                     "  llvm.inline_asm has_side_effects \"bar.arrive $0, $1;\""
-                     ", \"r,r\" %c1, %c224 : (i32, i32) -> ()\n"
-                     "  llvm.br ^bb6\n^bb5:\n"
-                     "  nvvm.barrier id = %c1 number_of_threads = %c224\n" +
-                     store("%v", "%first", "3") + "  llvm.br ^bb6\n^bb6:\n";
-  expectFailure(run(body, 256),
+  expectFailure(run(write + barrier + read + again, 64),
                 "another thread read this without a barrier between: thread",
                 "llvm.store");
-}
-
-TEST_F(EmulatorTest, TwoWritesOfOneWord_AreFound) {
+  EXPECT_TRUE(run(write + barrier + read + barrier + again, 64).ok());
   expectFailure(run(word("%p", "%shared", "%c0") + store("%tid", "%p", "3")),
                 "another thread wrote this", "llvm.store");
 }

@@ -42,6 +42,7 @@ void Warp::start() {
   results.clear();
   productGroup = productTrace = 0;
   isFenced = false;
+  readers = 0;
   registers = block.code.registersAtLaunch;
   registersSet = nullptr;
   alive = kAllLanes;
@@ -251,24 +252,25 @@ Block::~Block() = default;
 bool Block::run(Dim3 at) {
   index = at;
   number = int32_t(at.x + grid.x * (at.y + grid.y * at.z));
-  clocks.reset();
   executedBefore = executed;
   badReads.clear();
   std::memset(shared.data(), 0xFF, shared.size());
   std::fill(cells.begin(), cells.end(), Cell());
-  proxyFences.assign(code.threads, 0);
-  publishedFences.assign(code.threads, 0);
-  for (NamedBarrier &barrier : named)
-    barrier = {};
+  for (unsigned &barrier : named)
+    barrier = 0;
   mbarriers.reset();
   for (auto &warp : warps)
     warp->start();
+  bool isReversed = number % 2 != 0;
   while (!failed()) {
     bool all = true;
-    for (auto &warp : warps) {
-      warp->run();
-      all &= warp->ended();
+    // In either order, so that what mbarriers should keep apart meets once.
+    for (size_t k = 0; k < warps.size(); ++k) {
+      Warp &warp = *warps[isReversed ? warps.size() - 1 - k : k];
+      warp.run();
+      all &= warp.ended();
     }
+    isReversed = !isReversed;
     if (failed())
       break;
     checkWarpgroups();
@@ -279,7 +281,7 @@ bool Block::run(Dim3 at) {
     }
     bool progress = releaseBarriers();
     progress |= mbarriers.takeProgress();
-    if (!progress && !failed() && !mbarriers.land())
+    if (!progress && !failed() && !mbarriers.land(*this))
       reportDeadlock();
   }
   return !failed();
@@ -300,9 +302,7 @@ bool Block::releaseBarriers() {
       return false;
     }
     if (i.immediate & Barrier::Arrive) {
-      named[id].arrived += kLanes;
-      clocks.release(warp->number, named[id].times);
-      publishFences(*warp);
+      named[id] += kLanes;
       warp->pass();
       progress = true;
       continue;
@@ -322,7 +322,7 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
       counted ? waiting.front()->narrow(
                     i.b)[std::countr_zero(waiting.front()->aliveLanes())]
               : code.threads;
-  unsigned here = named[id].arrived;
+  unsigned here = named[id];
   for (Warp *warp : waiting) {
     here += unsigned(std::popcount(warp->aliveLanes()));
     if (!counted && warp->waitsFor != &i) {
@@ -343,8 +343,6 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
   bool undefined = false;
   int64_t reduction = i.immediate >> Barrier::Shift;
   for (Warp *warp : waiting) {
-    clocks.release(warp->number, named[id].times);
-    publishFences(*warp);
     if (reduction == Barrier::None)
       continue;
     LaneMask bad = warp->undefined(i.c) & warp->aliveLanes();
@@ -357,25 +355,18 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
                    : reduction == Barrier::And ? count == wanted
                                                : count != 0;
   for (Warp *warp : waiting) {
-    clocks.acquire(warp->number, named[id].times);
-    if (clocks.now(warp->number) >= kMaxClock)
-      fail(*warp, i, -1, "too many barriers for the emulator's clock");
     if (reduction != Barrier::None) {
       LaneMask mask = warp->aliveLanes();
       forLanes(mask,
                [&](unsigned lane) { warp->narrow(i.result)[lane] = value; });
       warp->define(i.result, mask, undefined ? mask : 0, undefinedFrom);
     }
+    warp->readers = 0;
     warp->pass();
   }
-  named[id] = {};
+  named[id] = 0;
+  ++barriers;
   return true;
-}
-
-void Block::publishFences(const Warp &warp, LaneMask lanes) {
-  forLanes(lanes, [&](unsigned lane) {
-    publishedFences[warp.thread(lane)] = proxyFences[warp.thread(lane)];
-  });
 }
 
 /// All warps have come to a barrier or to their end. Those that wait at

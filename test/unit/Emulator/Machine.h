@@ -51,9 +51,8 @@ struct BadRead {
   unsigned thread;
   int32_t block;
   Finding finding;
-  /// Who is in the other access, if someone is.
-  unsigned otherThread;
-  int32_t otherBlock;
+  /// The thread or the block of the other access, if there is one.
+  int32_t other;
   /// Where: argument (-1: shared memory) and byte.
   int argument;
   uint64_t offset;
@@ -118,6 +117,8 @@ public:
   uint64_t productGroup = 0;
   /// Whether a fence stands between the last wait and the next product.
   bool isFenced = false;
+  /// Lanes that have read shared memory since the warp met.
+  LaneMask readers = 0;
   /// Registers that products in flight write; their `note` is the origin of the
   /// register until then. `bad`: what will be undefined even so, and why.
   struct Result {
@@ -207,19 +208,10 @@ public:
   GlobalMemory &global;
   std::vector<char> shared;
   std::vector<Cell> cells;
-  Clocks clocks;
+  /// How many the threads have met at. Behind those of a warp kernels arrive at
+  /// mbarriers, but exchange nothing.
+  uint32_t barriers = 0;
   Mbarriers mbarriers;
-  /// The thread that a stamp is about; of a copy or a product, one that issued
-  /// it.
-  unsigned threadBehind(Stamp stamp) const {
-    return isCopy(stamp) ? mbarriers.copierOf(stamp)
-                         : threadOf(stamp) % (kMaxWarps * kLanes);
-  }
-  /// How often each thread has fenced for asynchronous products, and how often
-  /// until its last barrier.
-  std::vector<uint32_t> proxyFences, publishedFences;
-  /// Threads are at a barrier.
-  void publishFences(const Warp &warp, LaneMask lanes = kAllLanes);
   std::string error;
   /// Instructions of all warps, in all blocks and before this block.
   uint64_t executed = 0, executedBefore = 0;
@@ -230,14 +222,11 @@ private:
   std::string describeWait(Warp &warp);
   void checkWarpgroups();
   void checkRegisters();
-  struct NamedBarrier {
-    unsigned arrived = 0;
-    Clocks::Times times = {};
-  };
   bool release(unsigned id, const std::vector<Warp *> &waiting);
 
   std::vector<std::unique_ptr<Warp>> warps;
-  NamedBarrier named[16];
+  /// Threads that have arrived and do not wait.
+  unsigned named[16] = {};
   std::vector<BadRead> badReads;
 };
 

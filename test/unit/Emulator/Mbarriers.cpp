@@ -4,6 +4,8 @@
 #include "test/unit/Emulator/Access.h"
 #include "test/unit/Emulator/Handlers.h"
 
+#include <cstring>
+
 using namespace nsa::emulator;
 
 static constexpr uint64_t kBytes = 8;
@@ -21,7 +23,6 @@ static std::string nameOf(const Mbarrier &barrier) {
 
 void Mbarriers::reset() {
   objects.clear();
-  copiers.clear();
   begin = ~uint64_t(0);
   end = 0;
   progress = false;
@@ -46,21 +47,18 @@ void Mbarriers::make(Warp &warp, const Instruction &i, unsigned lane,
   if (count == 0 || count > kMaxCount)
     return access.fail("makes an mbarrier for " + std::to_string(count) +
                        " threads");
-  access.markWritten(place, kBytes, 0);
+  access.markWritten(place, kBytes);
   Mbarrier &barrier = objects[place.offset];
   barrier.offset = place.offset;
   barrier.count = barrier.pending = count;
-  barrier.made =
-      makeStamp(warp.block.clocks.now(warp.number), warp.number, lane);
+  barrier.maker = warp.thread(lane);
   begin = std::min(begin, place.offset);
   end = std::max(end, place.offset + kBytes);
 }
 
 void Mbarriers::fence(Warp &warp, unsigned lane) {
   for (auto &[offset, barrier] : objects)
-    if (threadOf(barrier.made) == warp.thread(lane) && !barrier.fenced)
-      barrier.fenced =
-          makeStamp(warp.block.clocks.now(warp.number), warp.number, lane);
+    barrier.isFenced |= barrier.maker == warp.thread(lane);
 }
 
 Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
@@ -76,13 +74,6 @@ Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
     return nullptr;
   }
   Mbarrier &barrier = known->second;
-  if (!warp.block.clocks.isBefore(barrier.made, warp.number, lane)) {
-    access.fail(nameOf(barrier) +
-                " was made without a barrier between, by "
-                "thread " +
-                std::to_string(threadOf(barrier.made)));
-    return nullptr;
-  }
   return &barrier;
 }
 
@@ -90,12 +81,16 @@ Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
 // Phases
 //===----------------------------------------------------------------------===//
 
-void Mbarriers::complete(Mbarrier &barrier) {
-  std::swap(barrier.completed, barrier.arrived);
-  barrier.arrived = {};
+void Mbarriers::complete(Block &block, Mbarrier &barrier) {
+  unsigned granule = block.code.sharedGranule;
+  for (const Mbarrier::Chunk &chunk : barrier.chunks) {
+    std::memcpy(&block.shared[chunk.offset], chunk.data, sizeof chunk.data);
+    for (uint64_t cell = chunk.offset / granule;
+         cell <= (chunk.offset + sizeof chunk.data - 1) / granule; ++cell)
+      block.cells[cell].content = Finding::None;
+  }
+  barrier.chunks.clear();
   ++barrier.phase;
-  if (barrier.agent)
-    barrier.completed.agents[barrier.agent] = barrier.phase + 1;
   barrier.pending = barrier.count;
   barrier.expected = barrier.issued = 0;
   progress = true;
@@ -112,13 +107,13 @@ void Mbarriers::completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
                                " bytes in this phase, and " +
                                std::to_string(barrier.issued) + " are copied");
   if (barrier.expected == 0)
-    complete(barrier);
+    complete(warp.block, barrier);
 }
 
-bool Mbarriers::land() {
+bool Mbarriers::land(Block &block) {
   for (auto &[offset, barrier] : objects)
     if (barrier.pending == 0 && barrier.issued == barrier.expected)
-      complete(barrier);
+      complete(block, barrier);
   return takeProgress();
 }
 
@@ -161,16 +156,13 @@ void Mbarriers::arrive(Warp &warp, const Instruction &i, const Use &use) {
                       std::to_string(count) + " threads arrive at " +
                           nameOf(barrier) + ", which waits for " +
                           std::to_string(barrier.pending) + " in this phase");
-  if (use.lanes == warp.aliveLanes())
-    block.clocks.releaseEach(warp.number, barrier.arrived);
-  else
-    forLanes(use.lanes, [&](unsigned lane) {
-      block.clocks.releaseOne(warp.number, lane, barrier.arrived);
-    });
-  if (block.clocks.now(warp.number) >= kMaxClock)
-    return block.fail(warp, i, int(first),
-                      "too many arrivals for the emulator's clock");
-  block.publishFences(warp, use.lanes);
+  if (LaneMask others = warp.readers & ~use.lanes)
+    return block.fail(
+        warp, i, int(first),
+        "arrives at " + nameOf(barrier) +
+            " without a barrier behind what thread " +
+            std::to_string(warp.thread(unsigned(std::countr_zero(others)))) +
+            " has read");
   barrier.pending -= count;
   completeIfDone(warp, i, first, barrier);
 }
@@ -179,7 +171,6 @@ LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
   if (!requireDefined(warp, i, mask, i.a, "the address of an mbarrier") ||
       !requireDefined(warp, i, mask, i.b, "the parity of a phase"))
     return 0;
-  Clocks &clocks = warp.block.clocks;
   std::vector<Use> uses;
   forLanes(mask, [&](unsigned lane) {
     if (warp.block.failed())
@@ -199,14 +190,6 @@ LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
     Mbarrier &barrier = *use.barrier;
     ready |= use.lanes;
     barrier.awaited = barrier.phase;
-    if (barrier.phase == 0)
-      continue;
-    if (use.lanes == warp.aliveLanes())
-      clocks.acquire(warp.number, barrier.completed);
-    else
-      forLanes(use.lanes, [&](unsigned lane) {
-        clocks.acquireOne(warp.number, lane, barrier.completed);
-      });
   }
   return ready;
 }
@@ -215,35 +198,22 @@ LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
 // Copies
 //===----------------------------------------------------------------------===//
 
-Stamp Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
-                       uint64_t address, uint64_t bytes) {
-  auto fail = [&](const std::string &what) {
-    warp.block.fail(warp, i, int(lane), what);
-    return 0;
-  };
+Mbarrier *Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
+                           uint64_t address, uint64_t bytes) {
   Mbarrier *barrier = get(warp, i, lane, address);
   if (!barrier)
-    return 0;
-  if (!barrier->fenced ||
-      !warp.block.clocks.isBefore(barrier->fenced, warp.number, lane))
-    return fail("a copy completes on " + nameOf(*barrier) +
-                ", behind which no fence.mbarrier.init stands");
-  if (!barrier->agent) {
-    if (copiers.size() == kMaxCopyBarriers)
-      return fail("the emulator knows no more than " +
-                  std::to_string(kMaxCopyBarriers) +
-                  " mbarriers that copies complete on");
-    barrier->agent = kMaxWarps + unsigned(copiers.size());
-    copiers.push_back(0);
+    return nullptr;
+  if (!barrier->isFenced) {
+    warp.block.fail(warp, i, int(lane),
+                    "a copy completes on " + nameOf(*barrier) +
+                        ", behind which no fence.mbarrier.init stands");
+    return nullptr;
   }
-  if (barrier->phase + 2 >= kMaxClock)
-    return fail("too many phases for the emulator's clock");
-  copiers[barrier->agent - kMaxWarps] = barrier->copier = warp.thread(lane);
+  barrier->copier = warp.thread(lane);
   barrier->copy = &i;
   barrier->copyPhases = barrier->phase + 1;
   barrier->issued += bytes;
-  completeIfDone(warp, i, lane, *barrier);
-  return makeStamp(barrier->phase + 1, barrier->agent, lane);
+  return barrier;
 }
 
 void Mbarriers::checkEnd(

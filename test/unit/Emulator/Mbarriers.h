@@ -10,13 +10,16 @@
 #ifndef NSA_TEST_UNIT_EMULATOR_MBARRIERS_H
 #define NSA_TEST_UNIT_EMULATOR_MBARRIERS_H
 
-#include "test/unit/Emulator/Clocks.h"
 #include "test/unit/Emulator/Code.h"
 
+#include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace nsa::emulator {
+
+class Block;
 
 struct Mbarrier {
   uint64_t offset = 0;
@@ -26,12 +29,15 @@ struct Mbarrier {
   uint64_t expected = 0, issued = 0;
   /// How many phases are over.
   uint32_t phase = 0;
-  /// Who made it, and who let the TMA unit see that (0: nobody yet).
-  Stamp made = 0, fenced = 0;
-  /// What those know who have arrived in the current phase, and in the last.
-  Clocks::Times arrived, completed;
-  /// The clock that its copies go by; 0 before the first.
-  unsigned agent = 0;
+  /// The thread that made it, and whether it has let the TMA unit see that.
+  unsigned maker = 0;
+  bool isFenced = false;
+  /// What the copies of the current phase write when it ends.
+  struct Chunk {
+    uint64_t offset;
+    char data[16];
+  };
+  std::vector<Chunk> chunks;
   /// The last copy, and the number of phases that must be over for it.
   const Instruction *copy = nullptr;
   unsigned copier = 0;
@@ -62,22 +68,23 @@ public:
   /// The lanes of `mask` that may go on behind a wait; they know of all that
   /// the phase stands for.
   LaneMask poll(Warp &warp, const Instruction &i, LaneMask mask);
-  /// A copy that completes on the mbarrier. Gives the stamp of what it writes;
-  /// 0 after a failure.
-  Stamp issue(Warp &warp, const Instruction &i, unsigned lane, uint64_t address,
-              uint64_t bytes);
+  /// A copy that completes on the mbarrier, which it gives; null after a
+  /// failure.
+  Mbarrier *issue(Warp &warp, const Instruction &i, unsigned lane,
+                  uint64_t address, uint64_t bytes);
+
+  /// All threads of a phase have arrived: checks the bytes, and ends the phase
+  /// if there are none to come.
+  void completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
+                      Mbarrier &barrier);
 
   /// Whether a phase has ended since this was last asked.
   bool takeProgress() { return std::exchange(progress, false); }
   /// Copies end. Whether a phase has ended by that.
-  bool land();
+  bool land(Block &block);
   /// The block has ended.
   void checkEnd(const std::vector<std::unique_ptr<Warp>> &warps) const;
 
-  /// The last thread that had something copied by this clock.
-  unsigned copierOf(Stamp stamp) const {
-    return copiers[agentOf(stamp) - kMaxWarps];
-  }
   /// What is missing where a lane waits.
   std::string describeWait(Warp &warp, const Instruction &i, unsigned lane);
 
@@ -94,16 +101,11 @@ private:
   };
   static LaneMask &lanesOf(std::vector<Use> &uses, Mbarrier *barrier);
   void arrive(Warp &warp, const Instruction &i, const Use &use);
-  /// All threads of a phase have arrived: checks the bytes, and ends the phase
-  /// if there are none to come.
-  void completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
-                      Mbarrier &barrier);
-  void complete(Mbarrier &barrier);
+  void complete(Block &block, Mbarrier &barrier);
 
   std::map<uint64_t, Mbarrier> objects;
   /// Where the first one begins and the last one ends.
   uint64_t begin = ~uint64_t(0), end = 0;
-  std::vector<unsigned> copiers;
   bool progress = false;
 };
 

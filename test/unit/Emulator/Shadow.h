@@ -1,14 +1,16 @@
-//===- Shadow.h - who accessed which memory, and when -----------*- C++ -*-===//
+//===- Shadow.h - who accessed which memory ---------------------*- C++ -*-===//
 //
-// Finds reads of memory that nobody has written and accesses of two threads
-// that no barrier puts in order.
+// Finds reads of memory that nobody has written, or that a copy has still to
+// write, blocks that share memory, and threads that do without a barrier
+// between. When copies and products may use memory is what
+// tile-gpu-verify-synchronization proves.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_TEST_UNIT_EMULATOR_SHADOW_H
 #define NSA_TEST_UNIT_EMULATOR_SHADOW_H
 
-#include "test/unit/Emulator/Clocks.h"
+#include <cstdint>
 
 namespace nsa::emulator {
 
@@ -21,118 +23,61 @@ enum class Finding : uint8_t {
   Poison,
   /// A copy to here has not been waited for.
   InFlight,
-  /// Another thread wrote or read this without a barrier between.
-  WriteRace,
-  ReadRace,
-  /// The same, a thread of another block.
-  OtherBlockWrote,
-  OtherBlockRead,
+  /// A thread of another block wrote or read this, or another thread since the
+  /// last barrier.
+  OtherWrote,
+  OtherRead,
   /// It is the result of an asynchronous product.
   ProductInFlight,
 };
 
-/// One granule of memory.
-struct Cell {
-  Stamp write = 0;
-  /// Two threads that have read it since, in different warps if there are.
-  Stamp read = 0, otherRead = 0;
-  /// How often the writer had fenced for asynchronous products before.
-  uint32_t fences = 0;
-};
-
-/// A read stands for those before it. Of more than two that nothing orders, it
-/// is left to chance which are remembered: in a tile that many warps read,
-/// there are cells that remember each of them.
-inline void recordRead(Cell &cell, const Clocks &clocks, unsigned warp,
-                       unsigned lane, Stamp reader) {
-  if (cell.read == reader)
-    return;
-  unsigned agent = agentOf(reader);
-  bool isSame = agentOf(cell.read) == agent;
-  // Who has waited for a product has for those before.
-  bool isLater = isSame && isProduct(reader);
-  if (cell.read && !isLater && !clocks.isBefore(cell.read, warp, lane)) {
-    bool isFree = !cell.otherRead || agentOf(cell.otherRead) == agent ||
-                  clocks.isBefore(cell.otherRead, warp, lane);
-    if (isFree || (!isSame && !clocks.toss()))
-      cell.otherRead = cell.read;
-  }
-  cell.read = reader;
-}
-
-/// `reader` is remembered to have read this; 0: nobody is.
-inline Finding checkRead(Cell &cell, const Clocks &clocks, unsigned warp,
-                         unsigned lane, Stamp reader) {
-  if (cell.write == 0)
-    return Finding::Unwritten;
-  Finding finding = Finding::None;
-  if (cell.write & (kInFlight | kPoison))
-    finding = cell.write & kInFlight ? Finding::InFlight : Finding::Poison;
-  else if (!clocks.isBefore(cell.write, warp, lane))
-    finding = isCopy(cell.write) ? Finding::InFlight : Finding::WriteRace;
-  if (reader)
-    recordRead(cell, clocks, warp, lane, reader);
-  return finding;
-}
-
-/// `stamp` says who the writer is from then on.
-inline Finding checkWrite(Cell &cell, const Clocks &clocks, unsigned warp,
-                          unsigned lane, Stamp stamp) {
-  Finding finding = Finding::None;
-  if (cell.write & kInFlight)
-    finding = Finding::InFlight;
-  else if (cell.write && !clocks.isBefore(cell.write, warp, lane))
-    finding = isCopy(cell.write) ? Finding::InFlight : Finding::WriteRace;
-  else if ((cell.read && !clocks.isBefore(cell.read, warp, lane)) ||
-           (cell.otherRead && !clocks.isBefore(cell.otherRead, warp, lane)))
-    finding = Finding::ReadRace;
-  cell.write = stamp;
-  cell.read = cell.otherRead = 0;
-  return finding;
-}
-
-/// A granule of global memory: all blocks of a launch may run at once.
-struct GlobalCell : Cell {
+/// Who may use a granule at once: blocks of a launch, or threads of a block
+/// from one barrier to the next.
+struct Users {
   static constexpr int32_t nobody = -1;
   int32_t writer = nobody, reader = nobody;
   bool manyReaders = false;
-  bool defined = false;
 
-  Finding checkRead(const Clocks &clocks, int32_t block, unsigned warp,
-                    unsigned lane, Stamp who) {
-    if (who && reader != block) {
+  Finding read(int32_t who) {
+    if (reader != who) {
       manyReaders |= reader != nobody;
-      reader = block;
-      read = otherRead = 0;
+      reader = who;
     }
-    if (writer == nobody) {
-      if (!defined)
-        return Finding::Unwritten;
-      // Everything before the launch is before everything in it.
-      write = makeStamp(0, 0, 1);
-      Finding finding = emulator::checkRead(*this, clocks, warp, lane, who);
-      write = 0;
-      return finding;
-    }
-    if (writer != block)
-      return Finding::OtherBlockWrote;
-    return emulator::checkRead(*this, clocks, warp, lane, who);
+    return writer == nobody || writer == who ? Finding::None
+                                             : Finding::OtherWrote;
   }
 
-  Finding checkWrite(const Clocks &clocks, int32_t block, unsigned warp,
-                     unsigned lane) {
+  Finding write(int32_t who) {
     Finding finding = Finding::None;
-    Stamp stamp = makeStamp(clocks.now(warp), warp, lane);
-    if (writer != nobody && writer != block)
-      finding = Finding::OtherBlockWrote;
-    else if (reader != nobody && (reader != block || manyReaders))
-      finding = Finding::OtherBlockRead;
-    else
-      finding = emulator::checkWrite(*this, clocks, warp, lane, stamp);
-    write = stamp;
-    writer = block;
+    if (writer != nobody && writer != who)
+      finding = Finding::OtherWrote;
+    else if (reader != nobody && (reader != who || manyReaders))
+      finding = Finding::OtherRead;
+    writer = who;
     return finding;
   }
+};
+
+/// One granule of shared memory: what a read finds, and who has written it.
+struct Cell {
+  Finding content = Finding::Unwritten;
+  uint32_t thread = 0;
+  /// The barriers before the users.
+  uint32_t barriers = 0;
+  Users users;
+
+  Users &usersBehind(uint32_t number) {
+    if (barriers != number)
+      users = {};
+    barriers = number;
+    return users;
+  }
+};
+
+/// A granule of global memory.
+struct GlobalCell {
+  Users users;
+  bool defined = false;
 };
 
 } // namespace nsa::emulator

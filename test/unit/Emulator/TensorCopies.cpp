@@ -2,8 +2,8 @@
 //
 // cp.async.bulk.tensor by the rules of the PTX ISA ("Tensors"): a box lies
 // densely in shared memory, zeros where it is outside of the tensor, and a
-// swizzle exchanges bits of each address. What a copy writes is there at once,
-// but for those who have waited for its mbarrier alone.
+// swizzle exchanges bits of each address. What a copy writes is there when the
+// phase of its mbarrier ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ private:
   bool checkTarget();
   bool gather();
   bool gatherRow(const std::vector<int64_t> &at, char *row);
-  void scatter(Stamp stamp);
+  void scatter(Mbarrier &barrier);
 
   Warp &warp;
   const Instruction &i;
@@ -134,7 +134,7 @@ bool BoxCopy::gather() {
   return true;
 }
 
-void BoxCopy::scatter(Stamp stamp) {
+void BoxCopy::scatter(Mbarrier &barrier) {
   for (uint64_t offset = 0; offset < box.size(); offset += kChunk) {
     uint64_t address = target + offset;
     if (map->swizzle)
@@ -142,21 +142,24 @@ void BoxCopy::scatter(Stamp stamp) {
     Place place = access.find(true, address, kChunk, kChunk, true);
     if (!place.data)
       return;
-    if (!access.isFenced(place, kChunk, /*own=*/true))
-      return access.fail("a copy writes byte " + std::to_string(place.offset) +
-                         " of shared memory, which was written without "
-                         "fence.proxy.async and a barrier behind");
-    access.markShared(place, kChunk, stamp);
-    std::memcpy(place.data, &box[offset], kChunk);
+    access.markWritten(place, kChunk, Finding::InFlight);
+    Mbarrier::Chunk &chunk = barrier.chunks.emplace_back();
+    chunk.offset = place.offset;
+    std::memcpy(chunk.data, &box[offset], kChunk);
+    std::memset(place.data, 0xFF, kChunk);
   }
 }
 
 void BoxCopy::run() {
   if (!findMap() || !checkTarget() || !gather())
     return;
-  if (Stamp stamp = warp.block.mbarriers.issue(
-          warp, i, lane, warp.wide(i.c)[lane], box.size()))
-    scatter(stamp);
+  Mbarriers &mbarriers = warp.block.mbarriers;
+  Mbarrier *barrier =
+      mbarriers.issue(warp, i, lane, warp.wide(i.c)[lane], box.size());
+  if (!barrier)
+    return;
+  scatter(*barrier);
+  mbarriers.completeIfDone(warp, i, lane, *barrier);
 }
 
 } // namespace

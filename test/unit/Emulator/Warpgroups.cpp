@@ -13,6 +13,7 @@
 #include "test/unit/Emulator/Handlers.h"
 #include "test/unit/Emulator/TensorCores.h"
 
+#include <array>
 #include <cstring>
 
 using namespace nsa::emulator;
@@ -114,15 +115,7 @@ bool Product::readMatrix(uint32_t reg, bool across, unsigned first,
     Warp::InFlight::Read note{place.offset, {}};
     std::memcpy(note.data, place.data, 16);
     reads.push_back(note);
-    access.readFor(
-        Clocks::productOf(warp.number, (row + k) % kLanes, warp.productGroup));
     bool isDefined = access.isDefined(place, 16, true, origin);
-    if (!access.isFenced(place, 16)) {
-      access.fail("a product reads byte " + std::to_string(place.offset) +
-                  " of shared memory, which was written without "
-                  "fence.proxy.async and a barrier behind");
-      return false;
-    }
     uint16_t halves[8];
     std::memcpy(halves, place.data, 16);
     for (unsigned e = 0; e < 8; ++e) {
@@ -189,7 +182,7 @@ void Product::run(LaneMask mask) {
     return;
   const uint32_t *tied = operands + 1;
   uint32_t note = warp.block.note({&i, warp.thread(0), warp.block.number,
-                                   Finding::ProductInFlight, 0, 0, -1, 0});
+                                   Finding::ProductInFlight, 0, -1, 0});
   // All that the product reads of registers is read before it writes any.
   std::vector<std::array<float, kLanes>> sums(shape.results());
   std::vector<LaneMask> bad(shape.results());
@@ -273,8 +266,7 @@ void fence(Warp &warp, const Instruction &i, LaneMask mask) {
 
 void commit(Warp &warp, const Instruction &i, LaneMask) {
   warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
-  if (++warp.productGroup >= kMaxClock)
-    warp.block.fail(warp, i, -1, "too many products for the emulator's clock");
+  ++warp.productGroup;
 }
 
 void await(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -297,7 +289,6 @@ void await(Warp &warp, const Instruction &i, LaneMask mask) {
                 " of shared memory changes while a product reads it");
   }
   warp.products = std::move(kept);
-  warp.block.clocks.awaitProducts(warp.number, ended);
   warp.isFenced = false;
   moveResults(warp, i, mask, ended);
 }
@@ -326,10 +317,8 @@ Handler nsa::emulator::getWarpgroupWait() { return await; }
 
 Handler nsa::emulator::getProxyFence() {
   return [](Warp &warp, const Instruction &, LaneMask mask) {
-    forLanes(mask, [&](unsigned lane) {
-      ++warp.block.proxyFences[warp.thread(lane)];
-      warp.block.mbarriers.fence(warp, lane);
-    });
+    forLanes(mask,
+             [&](unsigned lane) { warp.block.mbarriers.fence(warp, lane); });
   };
 }
 
