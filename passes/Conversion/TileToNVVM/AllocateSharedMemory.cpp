@@ -4,11 +4,12 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUALLOCATESHAREDMEMORY

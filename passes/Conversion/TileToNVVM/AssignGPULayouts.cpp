@@ -6,12 +6,11 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
-#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
-#include "passes/Conversion/TileToNVVM/SinkRows.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUASSIGNLAYOUTS
@@ -23,6 +22,7 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+using namespace nsa::tile_gpu;
 
 /// Says why an operation is not compiled as well as others are.
 static void noteMissed(Operation *op, StringRef name, StringRef what,
@@ -43,7 +43,7 @@ static std::string findObstacle(AnyOp any) {
   for (Operation *user : any->getUsers()) {
     if (!isa<scf::IfOp>(user))
       return "it is not only the condition of branches";
-    std::string obstacle = nsa::tile_gpu::findWarpBranchObstacle(
+    std::string obstacle = findWarpBranchObstacle(
         any.getInput(), user->getResultTypes(), user->getRegions());
     if (!obstacle.empty())
       return obstacle;
@@ -53,8 +53,8 @@ static std::string findObstacle(AnyOp any) {
 
 static void makeWarpBranch(scf::IfOp branch, Value rows) {
   OpBuilder b(branch);
-  auto own = nsa::tile_gpu::WarpIfOp::create(b, branch.getLoc(),
-                                             branch.getResultTypes(), rows);
+  auto own =
+      WarpIfOp::create(b, branch.getLoc(), branch.getResultTypes(), rows);
   for (auto [from, to] : llvm::zip(branch->getRegions(), own->getRegions())) {
     to.takeBody(from);
     auto yield = cast<scf::YieldOp>(to.front().getTerminator());
@@ -95,7 +95,7 @@ static void makeWarpBranches(KernelOp kernel) {
 /// first schedules had too many registers.
 static void keepInSharedMemory(LoadOp load, bool wgmma, bool isLater) {
   int64_t manyRegisters = isLater ? 0 : 64;
-  if (!MmaLayout(load.getResult()).isPacked() || !getCopyWidth(load) ||
+  if (!RegisterLayout(load.getResult()).isPacked() || !getCopyWidth(load) ||
       cast<TileType>(load.getType()).getShape().size() != 2)
     return;
   for (Value index : load.getIndices())
@@ -106,7 +106,7 @@ static void keepInSharedMemory(LoadOp load, bool wgmma, bool isLater) {
     if (!dot || use.getOperandNumber() != 0)
       return;
     bool isOfWarpgroups =
-        wgmma && MmaLayout(dot.getResult()).warps % warpsOfGroup == 0;
+        wgmma && RegisterLayout(dot.getResult()).warps() % warpsOfGroup == 0;
     if (!isOfWarpgroups &&
         countSums(dot->getParentOfType<scf::ForOp>()) < manyRegisters)
       return;
@@ -153,7 +153,7 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
   // Warps that pass blocks by need the memory of two for their ring.
   auto isInWarpBranches = [](LoadOp load) {
     return llvm::any_of(load->getUsers(), [](Operation *user) {
-      return bool(user->getParentOfType<nsa::tile_gpu::WarpIfOp>());
+      return bool(user->getParentOfType<WarpIfOp>());
     });
   };
   auto schedule = kernel->getAttrOfType<DictionaryAttr>(nsa::kScheduleAttr);
@@ -184,8 +184,7 @@ static void assignMma(KernelOp kernel, bool wgmma) {
     if (wgmma)
       obstacle = findWgmmaObstacle(op);
     int64_t version = wgmma && obstacle.empty() ? 3 : 2;
-    op->setAttr(nsa::tile_gpu::kMmaAttr,
-                nsa::tile_gpu::MmaAttr::get(op.getContext(), version));
+    op->setAttr(kMmaAttr, MmaAttr::get(op.getContext(), version));
     if (!obstacle.empty())
       noteMissed(op, "Product", "not on warpgroups", obstacle);
   });
@@ -195,6 +194,140 @@ static void assignMma(KernelOp kernel, bool wgmma) {
 // Blocked layouts
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// How the tiles of a kernel without layouts are to be laid out. Tiles with the
+/// same number of columns have the same pieces of them, so that a row need not
+/// be exchanged to meet several. What is moved from and to memory decides how
+/// long pieces are.
+class BlockedLayoutPlan {
+public:
+  /// With 0 threads chooses their number.
+  BlockedLayoutPlan(KernelOp kernel, int64_t threads);
+
+  int64_t getThreads() const { return threads; }
+  BlockedAttr get(TileType type) const;
+
+private:
+  void noteShapes(KernelOp kernel);
+  void noteAccess(Value ref, ValueRange indices, Type accessed);
+  int64_t pickThreads() const;
+  int64_t getThreadsPerRow(int64_t rows, int64_t cols) const;
+  /// The columns that lie together, given enough of them for all threads.
+  int64_t getWidth(int64_t cols) const;
+
+  int64_t threads;
+  /// Whether an operation reads single elements of what others hold.
+  bool readsElements = false;
+  /// By the number of columns: how many can be moved together, and the most
+  /// rows. By the number of rows: the most columns.
+  llvm::DenseMap<int64_t, int64_t> together, tallest, widest;
+};
+} // namespace
+
+static constexpr int64_t kMostThreads = 256;
+
+static int64_t floorPowerOf2(int64_t number) {
+  return static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(number)));
+}
+static int64_t ceilPowerOf2(int64_t number) {
+  return static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(number)));
+}
+
+BlockedLayoutPlan::BlockedLayoutPlan(KernelOp kernel, int64_t wanted)
+    : threads(wanted) {
+  noteShapes(kernel);
+  if (!threads)
+    threads = pickThreads();
+}
+
+void BlockedLayoutPlan::noteShapes(KernelOp kernel) {
+  kernel.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tile = dyn_cast<TileType>(type); tile && !tile.getLayout()) {
+        readsElements |= isa<DotOp, TransposeOp, TopNOp, SortOp>(op);
+        int64_t rows = tile.getRows(), cols = tile.getCols();
+        tallest[cols] = std::max(tallest[cols], rows);
+        widest[rows] = std::max(widest[rows], cols);
+      }
+    if (auto load = dyn_cast<LoadOp>(op))
+      noteAccess(load.getRef(), load.getIndices(), load.getType());
+    if (auto store = dyn_cast<StoreOp>(op))
+      noteAccess(store.getRef(), store.getIndices(),
+                 store.getValue().getType());
+  });
+}
+
+void BlockedLayoutPlan::noteAccess(Value ref, ValueRange indices,
+                                   Type accessed) {
+  auto tile = dyn_cast<TileType>(accessed);
+  if (!tile || tile.getLayout())
+    return;
+  int64_t &most = together[tile.getCols()];
+  most = std::max(
+      most, getAccessWidth(ref, indices, getMostTogether(ref, tile.getCols())));
+}
+
+/// Enough threads that each has one piece of the largest tile or a few, and as
+/// few as give all of them equally many.
+int64_t BlockedLayoutPlan::pickThreads() const {
+  int64_t largest = 1, cols = 1;
+  for (auto [c, r] : tallest)
+    if (r * c > largest)
+      largest = r * c, cols = c;
+  if (readsElements)
+    return largest >= 4096 ? 256 : 128;
+  int64_t pieces = largest / std::max<int64_t>(together.lookup(cols), 1);
+  if (pieces <= kWarp)
+    return kWarp;
+  if (largest > cols)
+    return std::min(floorPowerOf2(pieces), kMostThreads);
+  if (pieces <= kMostThreads)
+    return static_cast<int64_t>(llvm::alignTo(pieces, kWarp));
+  for (int64_t count = kMostThreads; count > kMostThreads / 2; count -= kWarp)
+    if (pieces % count == 0)
+      return count;
+  return kMostThreads;
+}
+
+int64_t BlockedLayoutPlan::getWidth(int64_t cols) const {
+  if (readsElements)
+    return 1;
+  int64_t width = std::max<int64_t>(together.lookup(cols), 1);
+  while (width > 1 && tallest.lookup(cols) * cols / width < threads)
+    width /= 2;
+  return width;
+}
+
+int64_t BlockedLayoutPlan::getThreadsPerRow(int64_t rows, int64_t cols) const {
+  if (cols == 1) {
+    int64_t most = widest.lookup(rows);
+    if (rows == 1)
+      return threads;
+    return most > 1 ? getThreadsPerRow(rows, most) : 1;
+  }
+  if (rows == 1) {
+    int64_t most = tallest.lookup(cols);
+    return most > 1 ? getThreadsPerRow(most, cols) : threads;
+  }
+  int64_t pieces = llvm::divideCeil(cols, getWidth(cols));
+  int64_t covering = std::min(ceilPowerOf2(pieces), kWarp);
+  int64_t threadsPerRow = std::min(pieces & -pieces, kWarp);
+  // Short ranges of memory cost more than threads without work.
+  if (threadsPerRow < 4)
+    threadsPerRow = covering;
+  while (threadsPerRow < covering &&
+         threads / threadsPerRow > ceilPowerOf2(rows))
+    threadsPerRow *= 2;
+  return threadsPerRow;
+}
+
+BlockedAttr BlockedLayoutPlan::get(TileType type) const {
+  int64_t rows = type.getRows(), cols = type.getCols();
+  return BlockedAttr::get(type.getContext(), threads,
+                          getThreadsPerRow(rows, cols),
+                          cols == 1 ? 1 : getWidth(cols));
+}
+
 /// How many warps the MMA tiles of `kernel` lie in; 0 if it has none. Fails if
 /// they do not agree.
 static FailureOr<int64_t> getMmaWarps(KernelOp kernel) {
@@ -202,7 +335,7 @@ static FailureOr<int64_t> getMmaWarps(KernelOp kernel) {
   auto check = [&](Type type, Operation *op) -> LogicalResult {
     if (!hasMmaLayout(type))
       return success();
-    int64_t own = MmaLayout(cast<TileType>(type)).warps;
+    int64_t own = RegisterLayout(cast<TileType>(type)).warps();
     if (warps && own != warps)
       return op->emitOpError("spreads a tile over ")
              << own << " warps, but others of the kernel lie in " << warps;
@@ -227,17 +360,14 @@ static void assignBlocked(KernelOp kernel, int64_t wanted) {
     auto tile = dyn_cast<TileType>(value.getType());
     if (!tile || tile.getLayout())
       return;
-    BlockedLayout blocked = plan.get(tile);
-    value.setType(tile.withLayout(
-        nsa::tile_gpu::BlockedAttr::get(kernel.getContext(), blocked.threads,
-                                        blocked.threadsPerRow, blocked.width)));
+    value.setType(tile.withLayout(plan.get(tile)));
   };
   kernel.walk([&](Operation *op) {
     llvm::for_each(op->getResults(), assign);
     if (auto loop = dyn_cast<scf::ForOp>(op))
       llvm::for_each(loop.getRegionIterArgs(), assign);
   });
-  kernel->setAttr(nsa::tile_gpu::kThreadsAttr,
+  kernel->setAttr(kThreadsAttr,
                   Builder(kernel.getContext())
                       .getI32IntegerAttr(int32_t(plan.getThreads())));
 }
@@ -249,7 +379,7 @@ struct AssignGPULayouts
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (threads != 0 && !nsa::tile_gpu::isBlockSize(threads)) {
+    if (threads != 0 && !isBlockSize(threads)) {
       module.emitError("a block cannot have ")
           << threads.getValue()
           << " threads; multiples of 32 up to 1024 are possible";

@@ -18,6 +18,7 @@
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -39,14 +40,13 @@ static void addTileConversions(TypeConverter &types) {
       [](tile_gpu::MemDescType, SmallVectorImpl<Type> &) -> LogicalResult {
         return success();
       });
-  types.addConversion([](TileType type,
-                         SmallVectorImpl<Type> &to) -> LogicalResult {
-    if (hasMmaLayout(type))
-      to.append(MmaLayout(type).registers(), MmaLayout(type).registerType());
-    else if (tile_gpu::hasBlockedLayout(type))
-      to.append(blockedLayoutOf(type).registers(), type.getElementType());
-    return success();
-  });
+  types.addConversion(
+      [](TileType type, SmallVectorImpl<Type> &to) -> LogicalResult {
+        if (hasMmaLayout(type) || tile_gpu::hasBlockedLayout(type))
+          to.append(RegisterLayout(type).registers(),
+                    RegisterLayout(type).registerType());
+        return success();
+      });
 }
 
 /// Casts between tiles and registers stay until control flow is converted; tile

@@ -152,17 +152,17 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
 //===----------------------------------------------------------------------===//
 
 /// The elements that a line has in MMA tiles: those of the tile that is loaded.
-static MmaLayout getLineLayout(Value buffer) {
+static RegisterLayout getLineLayout(Value buffer) {
   for (Operation *user : buffer.getUsers())
     if (auto read = dyn_cast<tile_gpu::LocalLoadOp>(user))
-      return MmaLayout(read.getTile());
+      return RegisterLayout(read.getTile());
   llvm_unreachable("a line that nothing loads");
 }
 
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.
 static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   ThreadBuilder &b = in.b;
-  MmaLayout layout = getLineLayout(op.getBuffer());
+  RegisterLayout layout = getLineLayout(op.getBuffer());
   bool isRow = layout.rows == 1;
   int64_t padded = layout.lineLength();
   auto width = int64_t(op.getWidth());
@@ -187,7 +187,7 @@ static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   if (isReadWhereUsed(op.getTile()))
     return {getUnused(b, op.getTile())};
-  MmaLayout layout(op.getTile());
+  RegisterLayout layout(op.getTile());
   SmallVector<Value> values;
   if (layout.rows == 1) {
     for (int64_t c = 0; c < layout.colCount(); c += 2) {

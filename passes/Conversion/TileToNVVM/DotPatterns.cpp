@@ -8,11 +8,9 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
-#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -21,7 +19,7 @@ using namespace nsa::tile;
 SmallVector<Value> nsa::cuda::operandA(TileReader &in, DotOp op, int64_t s,
                                        int64_t k) {
   ThreadBuilder &b = in.b;
-  int64_t accWarps = MmaLayout(op.getResult()).warps;
+  int64_t accWarps = RegisterLayout(op.getResult()).warps();
   if (isShared(op.getA().getType())) {
     SharedBuffer tile = sharedBufferOf(in, op.getA());
     if (op.getTransposeA())
@@ -29,7 +27,7 @@ SmallVector<Value> nsa::cuda::operandA(TileReader &in, DotOp op, int64_t s,
     return loadMatrices(b, tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,
                         2 * k, mTileByte(b, tile.shape, accWarps, s));
   }
-  MmaLayout layout(op.getA());
+  RegisterLayout layout(op.getA());
   SmallVector<Value> values = in.registersOf(op.getA()), operand;
   int64_t perRow = layout.colCount() / 2;
   for (int64_t i = 0; i < 4; ++i) {
@@ -81,7 +79,7 @@ static void multiply(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
 
 static Results lowerMmaDot(DotOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  MmaLayout acc(op.getResult());
+  RegisterLayout acc(op.getResult());
   TileType aType = op.getA().getType();
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
   SharedBuffer rhs = sharedBufferOf(in, op.getB());
@@ -113,7 +111,7 @@ static Results lowerMmaDot(DotOp op, TileReader &in) {
 /// Each thread sums the dots of its own elements, in order.
 static Results lowerBlockedDot(DotOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  BlockedLayout blocked = blockedLayoutOf(op.getResult());
+  RegisterLayout blocked(op.getResult());
   auto aType = cast<TileType>(op.getA().getType());
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
   Scratch scratch(in);
@@ -121,12 +119,12 @@ static Results lowerBlockedDot(DotOp op, TileReader &in) {
   scratch.endStores();
 
   SmallVector<std::pair<Value, Value>> places;
-  for (int64_t k = 0; k < blocked.registers(); ++k)
-    places.push_back(placeInside(b, blocked, k));
+  makeElements(b, blocked, [&](Value row, Value col) {
+    return places.emplace_back(row, col), Value();
+  });
   auto read = [&](const ScratchTile &tile, bool transposed, Value row,
                   Value col) {
-    Value value = transposed ? readScratch(b, tile, col, row)
-                             : readScratch(b, tile, row, col);
+    Value value = transposed ? tile.read(b, col, row) : tile.read(b, row, col);
     if (value.getType().isF32())
       return value;
     return Value(arith::ExtFOp::create(b, b.getF32Type(), value));

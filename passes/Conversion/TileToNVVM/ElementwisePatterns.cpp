@@ -1,61 +1,282 @@
 //===- ElementwisePatterns.cpp - maps, selects and votes ------------------===//
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Whether everything that the map computes is rounded to 16 bits.
-static bool isRounded(MapOp op) {
-  return llvm::all_of(op.getResultTypes(), [](Type type) {
-    Type element = cast<TileType>(type).getElementType();
-    return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
-  });
-}
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
 
-/// An operation of a map whose results are `rounded`: with errors of a few
-/// units in the last place of f32 where that is faster.
-static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
-                        bool rounded) {
-  auto exp = dyn_cast<math::ExpOp>(op);
-  if (rounded && exp && exp.getType().isF32())
-    return mapping.map(exp.getResult(),
-                       createExp(b, mapping.lookupOrDefault(exp.getOperand())));
-  Operation *copy = b.clone(op, mapping);
-  if (auto division = dyn_cast<arith::DivFOp>(copy); division && rounded)
-    division.setFastmath(arith::FastMathFlags::afn);
-}
+namespace {
+/// How a value of a map's body changes along a row.
+enum class Course {
+  Constant,
+  /// An integer a * column + b.
+  Affine,
+  /// A truth value that holds in one interval of columns.
+  Interval,
+  Other
+};
 
-static Results lowerBlockedMap(MapOp op, TileReader &in) {
-  ThreadBuilder &b = in.b;
-  TileType shape = op.getShapeType();
-  SmallVector<Source> sources = in.prepare(op.getInputs(), shape);
-  BlockedLayout blocked = blockedLayoutOf(shape);
-  Block &body = op.getBody().front();
-  bool rounded = isRounded(op);
-  Results results(op.getNumResults());
-  IRMapping mapping = in.mapOuter(op);
-  for (int64_t k = 0; k < blocked.registers(); ++k) {
-    auto [row, col] = placeInside(b, blocked, k);
-    for (auto [argument, source] :
-         llvm::zip_equal(body.getArguments(), sources))
-      mapping.map(argument, in.element(source, k, row, col));
-    for (Operation &inner : body.without_terminator())
-      emitElement(b, inner, mapping, rounded);
-    for (auto &&[result, value] : llvm::zip_equal(results, op.getYielded()))
-      result.push_back(mapping.lookup(value));
+class Courses {
+public:
+  explicit Courses(MapOp map) : map(map) {}
+
+  Course of(Value value) {
+    if (auto known = courses.find(value); known != courses.end())
+      return known->second;
+    Course course = compute(value);
+    courses.try_emplace(value, course);
+    return course;
   }
-  return results;
+
+private:
+  Course compute(Value value) {
+    if (value.getParentBlock() != &map.getBody().front())
+      return Course::Constant;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return ofInput(map.getInputs()[argument.getArgNumber()]);
+    Operation *def = value.getDefiningOp();
+    SmallVector<Course> operands =
+        llvm::map_to_vector(def->getOperands(), [&](Value v) { return of(v); });
+    if (llvm::all_of(operands, [](Course c) { return c == Course::Constant; }))
+      return Course::Constant;
+    auto areLinear = [&] {
+      return llvm::all_of(operands, [](Course c) {
+        return c == Course::Constant || c == Course::Affine;
+      });
+    };
+    if (isa<arith::AddIOp, arith::SubIOp>(def) && areLinear())
+      return Course::Affine;
+    if (isa<arith::MulIOp>(def) && areLinear() &&
+        llvm::is_contained(operands, Course::Constant))
+      return Course::Affine;
+    if (auto compare = dyn_cast<arith::CmpIOp>(def); compare && areLinear())
+      return isSignedOrder(compare.getPredicate()) ? Course::Interval
+                                                   : Course::Other;
+    if (isa<arith::AndIOp>(def) && value.getType().isInteger(1) &&
+        !llvm::is_contained(operands, Course::Other))
+      return Course::Interval;
+    return Course::Other;
+  }
+
+  static Course ofInput(Value input) {
+    if (cast<TileType>(input.getType()).getCols() == 1)
+      return Course::Constant;
+    auto range = input.getDefiningOp<RangeOp>();
+    return range && range.getAxis() == 1 ? Course::Affine : Course::Other;
+  }
+
+  static bool isSignedOrder(arith::CmpIPredicate predicate) {
+    return predicate == arith::CmpIPredicate::slt ||
+           predicate == arith::CmpIPredicate::sle ||
+           predicate == arith::CmpIPredicate::sgt ||
+           predicate == arith::CmpIPredicate::sge;
+  }
+
+  MapOp map;
+  llvm::DenseMap<Value, Course> courses;
+};
+
+/// Selects of a map's body whose conditions hold in one interval of columns of
+/// each row: if they hold in the first and in the last column of a tile, they
+/// hold in all. Coordinates do not overflow. And shortcuts that are open to
+/// whole rows.
+struct Masks {
+  SmallVector<arith::SelectOp> selects;
+  /// What computes the conditions, in order, and the arguments of the body that
+  /// this needs.
+  llvm::SetVector<Operation *> operations;
+  llvm::SetVector<Value> arguments;
+};
+} // namespace
+
+static Masks findMasks(MapOp map) {
+  Masks masks;
+  Courses courses(map);
+  Block &body = map.getBody().front();
+  llvm::DenseSet<Operation *> needed;
+  auto need = [&](auto &self, Value value) -> void {
+    if (value.getParentBlock() != &body)
+      return;
+    Operation *def = value.getDefiningOp();
+    if (!def)
+      masks.arguments.insert(value);
+    else if (needed.insert(def).second)
+      for (Value operand : def->getOperands())
+        self(self, operand);
+  };
+  for (auto select : body.getOps<arith::SelectOp>()) {
+    Course course = courses.of(select.getCondition());
+    if (course == Course::Interval ||
+        (course == Course::Constant && select->hasAttr(nsa::kShortcutAttr))) {
+      masks.selects.push_back(select);
+      need(need, select.getCondition());
+    }
+  }
+  for (Operation &op : body)
+    if (needed.contains(&op))
+      masks.operations.insert(&op);
+  return masks;
+}
+
+//===----------------------------------------------------------------------===//
+// Maps
+//===----------------------------------------------------------------------===//
+
+/// Results of 16 bits that end in a rounding: numbers are rounded in pairs.
+static llvm::SmallBitVector findRounded(MapOp op) {
+  llvm::SmallBitVector wide(op.getNumResults());
+  for (auto [i, value] : llvm::enumerate(op.getYielded())) {
+    auto rounded = value.getDefiningOp<arith::TruncFOp>();
+    wide[i] = rounded && rounded.getIn().getType().isF32() &&
+              RegisterLayout(op.getResult(i)).isPacked();
+  }
+  return wide;
+}
+
+/// The registers of a map's results, one after another.
+static SmallVector<Value> runMap(MapOp op, TileReader &in,
+                                 ArrayRef<arith::SelectOp> assumed = {}) {
+  RegisterLayout shape(op.getShapeType());
+  in.exchange(op.getInputs(), shape);
+  llvm::SmallBitVector wide = findRounded(op);
+  SmallVector<SmallVector<Value>> results(op.getNumResults(),
+                                          SmallVector<Value>(shape.elements()));
+  Memo memo;
+  IRMapping mapping = in.mapOuter(op);
+  // What is read for a column is used at once.
+  bool byColumns = llvm::any_of(op.getInputs(), isReadWhereUsed);
+  for (int64_t k = 0; k < shape.elements(); ++k) {
+    int64_t r = byColumns ? k % shape.rowCount() : k / shape.colCount();
+    int64_t c = byColumns ? k / shape.rowCount() : k % shape.colCount();
+    TileReader::Element element = in.at(shape, r, c);
+    SmallVector<Value> elements;
+    for (Value input : op.getInputs())
+      elements.push_back(in.read(input, element, memo));
+    for (auto [list, value] : llvm::zip_equal(
+             results, in.runBody(op, elements, mapping, wide, assumed)))
+      list[r * shape.colCount() + c] = value;
+  }
+  SmallVector<Value> flat;
+  for (auto [result, list] : llvm::zip_equal(op.getResults(), results))
+    llvm::append_range(flat, pack(in.b, RegisterLayout(result), list));
+  return flat;
+}
+
+/// Whether masks hold for all elements of this warp: in the first and last
+/// column of its rows.
+static Value holdsEverywhere(MapOp op, TileReader &in, const Masks &masks) {
+  ThreadBuilder &b = in.b;
+  RegisterLayout shape(op.getShapeType());
+  Value all;
+  Memo memo;
+  IRMapping mapping = in.mapOuter(op);
+  for (int64_t r = 0; r < shape.rowCount(); ++r)
+    for (int64_t col : {int64_t(0), shape.cols - 1}) {
+      for (Value argument : masks.arguments) {
+        unsigned i = cast<BlockArgument>(argument).getArgNumber();
+        Value input = op.getInputs()[i];
+        // What changes along the columns is a range.
+        Value element =
+            cast<TileType>(input.getType()).getCols() == 1
+                ? in.read(input, in.at(shape, r, 0), memo)
+                : in.evaluate(input, b.rowOf(shape, r), b.i32(col), memo);
+        mapping.map(argument, element);
+      }
+      for (Operation *inner : masks.operations)
+        b.clone(*inner, mapping);
+      for (arith::SelectOp select : masks.selects)
+        all = b.both(all, mapping.lookupOrDefault(select.getCondition()));
+    }
+  return b.vote(all, NVVM::VoteSyncKind::all);
+}
+
+/// Multiplies each row by a factor, unless those of this warp are all one:
+/// factors of a running softmax mostly are. Nothing if that is not what the
+/// map does.
+static std::optional<SmallVector<Value>> scaleRows(MapOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  Block &body = op.getBody().front();
+  auto product = dyn_cast<arith::MulFOp>(body.front());
+  if (!product || !product.getType().isF32() || op.getNumResults() != 1 ||
+      op.getYielded()[0] != product.getResult() || op.getInputs().size() != 2 ||
+      RegisterLayout(op.getShapeType()).elements() < 16)
+    return std::nullopt;
+  // Of the two inputs, not of other numbers.
+  if (!isa<BlockArgument>(product.getLhs()) ||
+      !isa<BlockArgument>(product.getRhs()) ||
+      product.getLhs() == product.getRhs() ||
+      product.getLhs().getParentBlock() != &body ||
+      product.getRhs().getParentBlock() != &body)
+    return std::nullopt;
+  auto isHeld = [&](Value input) {
+    return hasMmaLayout(input.getType()) && !isReadWhereUsed(input);
+  };
+  Value tile = op.getInputs()[0], factor = op.getInputs()[1];
+  if (cast<TileType>(tile.getType()).getCols() == 1)
+    std::swap(tile, factor);
+  if (tile.getType() != op.getResult(0).getType() || !isHeld(tile) ||
+      cast<TileType>(factor.getType()).getCols() != 1 || !isHeld(factor))
+    return std::nullopt;
+
+  Value one = b.constant(b.getF32Type(), 1), isOne;
+  for (Value element : in.elementsOf(factor))
+    isOne = b.both(isOne, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
+                                                element, one));
+  return b.ifElse(
+      b.vote(isOne, NVVM::VoteSyncKind::all),
+      ValueRange(in.registersOf(tile)).getTypes(),
+      [&] { return in.registersOf(tile); }, [&] { return runMap(op, in); });
+}
+
+/// Tiles that a mask does not cut go without it.
+static SmallVector<Value> runMasked(MapOp op, TileReader &in) {
+  if (auto scaled = scaleRows(op, in))
+    return *scaled;
+  Masks masks = findMasks(op);
+  if (masks.selects.empty() ||
+      RegisterLayout(op.getShapeType()).elements() < 16)
+    return runMap(op, in);
+  SmallVector<Type> types;
+  for (Value result : op.getResults())
+    types.append(RegisterLayout(result).registers(),
+                 RegisterLayout(result).registerType());
+  return in.b.ifElse(
+      holdsEverywhere(op, in, masks), types,
+      [&] { return runMap(op, in, masks.selects); },
+      [&] { return runMap(op, in); });
+}
+
+Results nsa::cuda::splitRegisters(ValueRange tiles, ValueRange all) {
+  Results registers;
+  for (Value tile : tiles) {
+    size_t count = RegisterLayout(tile).registers();
+    registers.push_back(llvm::to_vector(all.take_front(count)));
+    all = all.drop_front(count);
+  }
+  return registers;
 }
 
 static Results lowerMap(MapOp op, TileReader &in) {
-  return hasMmaLayout(op.getShapeType()) ? lowerMmaMap(op, in)
-                                         : lowerBlockedMap(op, in);
+  if (isReadWhereUsed(op.getResult(0)))
+    return llvm::map_to_vector(
+        op.getResults(), [&](Value result) { return getUnused(in.b, result); });
+  bool isMma = hasMmaLayout(op.getShapeType());
+  return splitRegisters(op.getResults(),
+                        isMma ? runMasked(op, in) : runMap(op, in));
 }
+
+//===----------------------------------------------------------------------===//
+// Selects, votes and branches
+//===----------------------------------------------------------------------===//
 
 /// Canonicalisation makes these of branches that compute nothing.
 static Results lowerSelect(arith::SelectOp op, TileReader &in) {
@@ -74,27 +295,22 @@ static Value someElement(Value tile, TileReader &in) {
   auto add = [&](Value value, Value exists) {
     some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
   };
-  if (hasMmaLayout(tile.getType())) {
-    MmaLayout layout(tile);
-    for (auto [r, value] : llvm::enumerate(in.elementsOf(tile)))
-      add(value, b.hasRow(layout, int64_t(r)));
-  } else {
-    BlockedLayout blocked = blockedLayoutOf(tile);
-    for (auto [k, value] : llvm::enumerate(in.registersOf(tile)))
-      add(value, isElement(b, blocked, int64_t(k)));
-  }
+  RegisterLayout layout(tile);
+  for (auto [i, value] : llvm::enumerate(in.elementsOf(tile)))
+    add(value, b.hasElement(layout, int64_t(i) / layout.colCount(),
+                            int64_t(i) % layout.colCount()));
   return some;
 }
 
 /// All threads vote at a barrier.
 static Results lowerAny(AnyOp op, TileReader &in) {
-  return {{nsa::tile_gpu::AnyThreadOp::create(in.b, in.b.getI1Type(),
-                                              someElement(op.getInput(), in))}};
+  return {{tile_gpu::AnyThreadOp::create(in.b, in.b.getI1Type(),
+                                         someElement(op.getInput(), in))}};
 }
 
 /// The warp votes as soon as the rows are there, before it waits at a barrier
 /// in front of the branch. Tiles become registers where the branch does.
-static Results lowerWarpIf(nsa::tile_gpu::WarpIfOp op, TileReader &in) {
+static Results lowerWarpIf(tile_gpu::WarpIfOp op, TileReader &in) {
   auto votes = [&] {
     OpBuilder::InsertionGuard guard(in.b);
     in.b.setInsertionPointAfterValue(op.getRows());
@@ -109,7 +325,7 @@ static Results lowerWarpIf(nsa::tile_gpu::WarpIfOp op, TileReader &in) {
   });
 }
 
-static Results lowerYield(nsa::tile_gpu::YieldOp op, TileReader &in) {
+static Results lowerYield(tile_gpu::YieldOp op, TileReader &in) {
   scf::YieldOp::create(in.b, op.getOperands());
   return {};
 }

@@ -4,8 +4,9 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/RT/RTOps.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -19,7 +20,7 @@ static bool isRepeated(Type type) {
   if (!tile)
     return true;
   return isa_and_nonnull<BlockedAttr>(tile.getLayout())
-             ? blockedLayoutOf(tile).isRepeated()
+             ? RegisterLayout(tile).isRepeated()
              : tile.getRows() == 1 || tile.getCols() == 1;
 }
 

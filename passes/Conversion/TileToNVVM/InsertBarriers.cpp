@@ -3,11 +3,11 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
 

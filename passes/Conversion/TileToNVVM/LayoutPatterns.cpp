@@ -1,9 +1,7 @@
 //===- LayoutPatterns.cpp - elements from one layout to another -----------===//
 
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
-#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
 
 using namespace mlir;
@@ -18,7 +16,7 @@ using namespace nsa::tile;
 /// Each lane writes its pairs; 8 rows of 4 lanes cover all banks.
 static void storeMma(TileReader &in, Value input, const SharedBuffer &tile) {
   ThreadBuilder &b = in.b;
-  MmaLayout layout(input);
+  RegisterLayout layout(input);
   const SharedShape &shape = tile.shape;
   SmallVector<Value> values = in.registersOf(input);
   Value zero =
@@ -45,7 +43,7 @@ static void storeMma(TileReader &in, Value input, const SharedBuffer &tile) {
   };
   for (int64_t r = 0; r < layout.rowCount(); ++r) {
     Value row = b.rowOf(layout, r);
-    bool allInside = 16 * layout.warps * (r / 2 + 1) <= shape.paddedRows();
+    bool allInside = 16 * layout.warps() * (r / 2 + 1) <= shape.paddedRows();
     Value rowExists = b.hasRow(layout, r);
     b.ifThen(allInside ? Value() : b.less(row, shape.paddedRows()),
              [&] { write(r, row, rowExists); });
@@ -56,7 +54,7 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   Value input = op.getTile();
   SharedBuffer tile = sharedBufferOf(in, op.getBuffer());
-  if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked()) {
+  if (hasMmaLayout(input.getType()) && RegisterLayout(input).isPacked()) {
     storeMma(in, input, tile);
     return {};
   }
@@ -73,8 +71,8 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
               Memo memo;
               Value value;
               if (from)
-                value = readScratch(b, *from, b.clamp(row, shape.rows),
-                                    b.clamp(col, shape.cols));
+                value = from->read(b, b.clamp(row, shape.rows),
+                                   b.clamp(col, shape.cols));
               else
                 value = in.evaluate(input, row, col, memo);
               b.store(b.select(inside, value, b.constant(element, 0)),
@@ -87,54 +85,31 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
 // Into registers
 //===----------------------------------------------------------------------===//
 
-static SmallVector<Value> convertToMma(ConvertOp op, TileReader &in) {
-  ThreadBuilder &b = in.b;
-  Value input = op.getInput();
-  MmaLayout layout(op.getResult());
-  std::optional<SharedBuffer> tile;
-  std::optional<ScratchTile> from;
-  if (isShared(input.getType()))
-    tile = sharedBufferOf(in, input);
-  else if (hasRegisters(input))
-    from = storeInScratch(in, input);
-  if (tile && layout.isPacked() && layout.rows > 1)
-    return loadMma(b, *tile, layout);
-  Memo memo;
-  auto element = [&](int64_t r, int64_t c) {
-    if (!tile && !from)
-      return in.mmaElement(input, layout, r, c, memo);
-    Value row = b.insideRow(layout, r), col = b.insideCol(layout, c);
-    if (from)
-      return readScratch(b, *from, row, col);
-    return b.load(bufferElement(b, *tile, row, col), b.i32(0), layout.element);
-  };
-  return pack(b, layout, makeElements(layout, element));
-}
-
-static SmallVector<Value> convertToBlocked(ConvertOp op, TileReader &in) {
-  ThreadBuilder &b = in.b;
-  Value input = op.getInput();
-  if (!isShared(input.getType()))
-    return readBack(b, op.getResult(), storeInScratch(in, input));
-  SharedBuffer tile = sharedBufferOf(in, input);
-  Type element = cast<TileType>(op.getType()).getElementType();
-  return makeRegisters(
-      b, blockedLayoutOf(op.getResult()), [&](Value row, Value col) {
-        return b.load(bufferElement(b, tile, row, col), b.i32(0), element);
-      });
-}
-
 static Results lowerConvert(ConvertOp op, TileReader &in) {
-  return {hasMmaLayout(op.getType()) ? convertToMma(op, in)
-                                     : convertToBlocked(op, in)};
+  ThreadBuilder &b = in.b;
+  Value input = op.getInput();
+  RegisterLayout layout(op.getResult());
+  if (layout.isMma && !isShared(input.getType()) && !hasRegisters(input))
+    return {pack(b, layout, in.elementsOf(input, layout))};
+  if (!isShared(input.getType())) {
+    ScratchTile from = storeInScratch(in, input);
+    return {pack(b, layout, readBack(b, op.getResult(), from))};
+  }
+  SharedBuffer tile = sharedBufferOf(in, input);
+  if (layout.isPacked() && layout.rows > 1)
+    return {loadMma(b, tile, layout)};
+  auto load = [&](Value row, Value col) {
+    return b.load(bufferElement(b, tile, row, col), b.i32(0), layout.element);
+  };
+  return {pack(b, layout, makeElements(b, layout, load))};
 }
 
 static Results lowerTranspose(TransposeOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   ScratchTile from = storeInScratch(in, op.getInput());
-  return {makeRegisters(
-      b, blockedLayoutOf(op.getResult()),
-      [&](Value row, Value col) { return readScratch(b, from, col, row); })};
+  return {makeElements(
+      b, RegisterLayout(op.getResult()),
+      [&](Value row, Value col) { return from.read(b, col, row); })};
 }
 
 void nsa::cuda::populateLayoutPatterns(TilePatterns &patterns) {

@@ -1,13 +1,217 @@
 //===- MemoryPatterns.cpp - loads and stores ------------------------------===//
 
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
 #include "passes/Conversion/TileToNVVM/GlobalMemory.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// MMA tiles
+//===----------------------------------------------------------------------===//
+
+/// Whether an index changes along an axis of the access.
+static bool varies(Value index, unsigned axis) {
+  auto type = dyn_cast<TileType>(index.getType());
+  return type && (axis == 0 ? type.getRows() : type.getCols()) > 1;
+}
+
+namespace {
+/// Offsets of the elements of a tile in the MMA layout, in parts that are the
+/// same in a row or a column.
+struct Addresses {
+  SmallVector<Address> rows, cols;
+  /// Of each element, if a coordinate depends on both.
+  SmallVector<Address> mixed;
+};
+} // namespace
+
+static Addresses addressesOf(TileReader &in, Value ref, ValueRange indices,
+                             const RegisterLayout &layout) {
+  ThreadBuilder &b = in.b;
+  Memo memo;
+  // The part of an address that the indices chosen by `filter` make.
+  auto part = [&](int64_t r, int64_t c, function_ref<bool(Value)> filter) {
+    SmallVector<Value> coordinates;
+    for (Value index : indices)
+      coordinates.push_back(
+          filter(index) ? in.read(index, in.at(layout, r, c), memo) : Value());
+    return addressOf(in, ref, indices, coordinates);
+  };
+  Addresses addresses;
+  for (int64_t r = 0; r < layout.rowCount(); ++r) {
+    addresses.rows.push_back(
+        part(r, 0, [](Value index) { return !varies(index, 1); }));
+    Address &row = addresses.rows.back();
+    row.valid = b.both(row.valid, b.hasRow(layout, r));
+  }
+  for (int64_t c = 0; c < layout.colCount(); ++c) {
+    addresses.cols.push_back(part(0, c, [](Value index) {
+      return varies(index, 1) && !varies(index, 0);
+    }));
+    Address &col = addresses.cols.back();
+    col.valid = b.both(col.valid, b.hasCol(layout, c));
+  }
+  auto isMixed = [](Value index) {
+    return varies(index, 0) && varies(index, 1);
+  };
+  if (!llvm::any_of(indices, isMixed))
+    return addresses;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); ++c)
+      addresses.mixed.push_back(part(r, c, isMixed));
+  return addresses;
+}
+
+static Address addressAt(ThreadBuilder &b, const Addresses &addresses,
+                         const RegisterLayout &layout, int64_t r, int64_t c) {
+  Address address = both(b, addresses.rows[r], addresses.cols[c]);
+  if (addresses.mixed.empty())
+    return address;
+  return both(b, address, addresses.mixed[r * layout.colCount() + c]);
+}
+
+/// Whether neighbouring columns can be moved together.
+static bool movesPairs(const RegisterLayout &layout, Value ref,
+                       ValueRange indices) {
+  return layout.cols % 2 == 0 && layout.element.getIntOrFloatBitWidth() >= 16 &&
+         getAccessWidth(ref, indices, 2) == 2;
+}
+
+static Results lowerMmaLoad(LoadOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  RegisterLayout layout(op.getResult());
+  SmallVector<Value> values;
+  if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
+    values.assign(layout.elements(), b.constant(layout.element, 0));
+    return {pack(b, layout, values)};
+  }
+  Addresses addresses = addressesOf(in, op.getRef(), op.getIndices(), layout);
+  bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1) {
+      Address address = addressAt(b, addresses, layout, r, c);
+      Value loaded = loadFrom(in, op.getRef(), address, pairs ? 2 : 1);
+      if (pairs && !layout.isPacked())
+        values.append({b.half(loaded, 0), b.half(loaded, 1)});
+      else
+        values.push_back(loaded);
+    }
+  return {pairs && layout.isPacked() ? values : pack(b, layout, values)};
+}
+
+/// Whether the quad of threads that has a row can store 16 bytes each of it.
+static bool movesVectors(const RegisterLayout &layout, StoreOp op) {
+  return layout.isPacked() && layout.rows > 1 && layout.cols % 32 == 0 &&
+         getAccessWidth(op.getRef(), op.getIndices(), 8) == 8;
+}
+
+/// Exchanges words among the threads of a quad: the one with number q gets word
+/// q of all, in the order of the threads.
+static SmallVector<Value> transposeQuad(ThreadBuilder &b,
+                                        ArrayRef<Value> words) {
+  Value bits[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    // `pair` is twice the number in the quad.
+    Value bit = arith::AndIOp::create(b, b.place().pair, b.i32(2 << i));
+    bits[i] = b.differs(bit, 0);
+  }
+  // Of two words a thread keeps one, by a bit of its number, and gets the same
+  // one of its partner, which belongs before or behind its own.
+  auto exchange = [&](Value isHigh, unsigned mask, Value low,
+                      Value high) -> std::pair<Value, Value> {
+    Value other = b.shuffle(b.select(isHigh, low, high), mask);
+    return {b.select(isHigh, other, low), b.select(isHigh, high, other)};
+  };
+  auto [a0, a2] = exchange(bits[1], 2, words[0], words[2]);
+  auto [a1, a3] = exchange(bits[1], 2, words[1], words[3]);
+  auto [b0, b1] = exchange(bits[0], 1, a0, a1);
+  auto [b2, b3] = exchange(bits[0], 1, a2, a3);
+  return {b0, b1, b2, b3};
+}
+
+/// Stores 8 neighbouring columns at once: threads have 2 each of 32.
+static void storeVectors(TileReader &in, StoreOp op,
+                         const RegisterLayout &layout,
+                         const Addresses &addresses, ArrayRef<Value> values) {
+  ThreadBuilder &b = in.b;
+  auto vectorType = VectorType::get({8}, layout.element);
+  // Where the columns of this thread begin, from those of its MMA tile.
+  Value ahead = b.mul(b.place().pair, 3);
+  // Vectors lie inside if they begin there. The last index is the only one that
+  // changes along columns.
+  Value columns = op.getIndices().back();
+  Extent extent = in.bounds.getExtents().find(
+      cast<MemRefType>(op.getRef().getType()).getShape().back());
+  bool isBound = !isInside(in.bounds, columns, extent);
+  Memo memo;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); c += 8) {
+      SmallVector<Value> own;
+      for (int64_t j = 0; j < 4; ++j)
+        own.push_back(b.bitcast(values[(r * layout.colCount() + c) / 2 + j],
+                                b.getI32Type()));
+      Value vector = b.vectorOf(transposeQuad(b, own));
+      Address address = addressAt(b, addresses, layout, r, c);
+      Value offset = ahead;
+      if (address.offset.getType() != offset.getType())
+        offset = arith::ExtSIOp::create(b, address.offset.getType(), offset);
+      Value valid = addresses.rows[r].valid;
+      if (isBound) {
+        Value first = in.read(columns, in.at(layout, r, c), memo);
+        valid = b.both(valid, b.inside(b.add(first, ahead), extent));
+      }
+      b.ifThen(valid, [&] {
+        b.storeVector(b.bitcast(vector, vectorType), in.scalar(op.getRef()),
+                      b.add(address.offset, offset));
+      });
+    }
+}
+
+static Results lowerMmaStore(StoreOp op, TileReader &in) {
+  if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0)
+    return {};
+  ThreadBuilder &b = in.b;
+  SmallVector<Value> values = in.registersOf(op.getValue());
+  RegisterLayout layout(op.getValue());
+  Addresses addresses = addressesOf(in, op.getRef(), op.getIndices(), layout);
+  if (movesVectors(layout, op) && addresses.mixed.empty())
+    return storeVectors(in, op, layout, addresses, values), Results();
+  bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
+  Value first = b.isFirst(layout);
+  auto store = [&](int64_t r, int64_t c) {
+    Address address = addressAt(b, addresses, layout, r, c);
+    int64_t i = r * layout.colCount() + c;
+    b.ifThen(b.both(addresses.cols[c].valid, addresses.mixed.empty()
+                                                 ? Value()
+                                                 : addresses.mixed[i].valid),
+             [&] {
+               Value value = layout.isPacked() ? values[i / 2] : values[i];
+               if (pairs && !layout.isPacked())
+                 value = b.vectorOf({value, values[i + 1]});
+               else if (!pairs && layout.isPacked())
+                 value = b.half(value, i % 2);
+               if (pairs)
+                 b.storeVector(value, in.scalar(op.getRef()), address.offset);
+               else
+                 b.store(value, in.scalar(op.getRef()), address.offset);
+             });
+  };
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    b.ifThen(b.both(addresses.rows[r].valid, first), [&] {
+      for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1)
+        store(r, c);
+    });
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars and tiles of blocked layouts
+//===----------------------------------------------------------------------===//
 
 static void storeTogether(TileReader &in, ValueRange values, Value ref,
                           const Address &address) {
@@ -16,20 +220,16 @@ static void storeTogether(TileReader &in, ValueRange values, Value ref,
   in.b.storeVector(in.b.vectorOf(values), in.scalar(ref), address.offset);
 }
 
-/// Where register `k` of an access to memory is.
+/// Where element (r, c) of an access to memory is.
 static Address addressAt(TileReader &in, Value ref, ValueRange indices,
-                         ArrayRef<Source> sources, const BlockedLayout &blocked,
-                         int64_t k) {
-  auto [row, col] = placeInside(in.b, blocked, k);
-  SmallVector<Value> coordinates;
-  for (const Source &source : sources)
-    coordinates.push_back(in.element(source, k, row, col));
-  return addressOf(in, ref, indices, coordinates);
+                         const RegisterLayout &layout, int64_t r, int64_t c,
+                         Memo &memo) {
+  TileReader::Element element = in.at(layout, r, c);
+  return addressOf(in, ref, indices,
+                   llvm::map_to_vector(indices, [&](Value index) {
+                     return in.read(index, element, memo);
+                   }));
 }
-
-//===----------------------------------------------------------------------===//
-// Operations
-//===----------------------------------------------------------------------===//
 
 static SmallVector<Value> getScalars(TileReader &in, ValueRange values) {
   return llvm::map_to_vector(values,
@@ -45,15 +245,17 @@ static Results lowerLoad(LoadOp op, TileReader &in) {
                       addressOf(in, op.getRef(), op.getIndices(),
                                 getScalars(in, op.getIndices())))}};
   ThreadBuilder &b = in.b;
-  SmallVector<Source> sources = in.prepare(op.getIndices(), shape);
-  BlockedLayout blocked = blockedLayoutOf(shape);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), blocked.width);
+  RegisterLayout layout(shape);
+  in.exchange(op.getIndices(), layout);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), layout.width);
   SmallVector<Value> values;
-  for (int64_t k = 0; k < blocked.registers(); k += step) {
+  Memo memo;
+  for (int64_t k = 0; k < layout.elements(); k += step) {
+    int64_t r = k / layout.colCount(), c = k % layout.colCount();
     Address address =
-        addressAt(in, op.getRef(), op.getIndices(), sources, blocked, k);
+        addressAt(in, op.getRef(), op.getIndices(), layout, r, c, memo);
     // Threads beyond the tile have coordinates that nobody vouches for.
-    address.valid = b.both(address.valid, isElement(b, blocked, k));
+    address.valid = b.both(address.valid, b.hasElement(layout, r, c));
     Value loaded = loadFrom(in, op.getRef(), address, step);
     if (step == 1)
       values.push_back(loaded);
@@ -81,13 +283,15 @@ static Results lowerStore(StoreOp op, TileReader &in) {
     return {};
   }
   SmallVector<Value> values = in.registersOf(op.getValue());
-  SmallVector<Source> sources = in.prepare(op.getIndices(), shape);
-  BlockedLayout blocked = blockedLayoutOf(shape);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), blocked.width);
-  for (int64_t k = 0; k < blocked.registers(); k += step) {
+  RegisterLayout layout(shape);
+  in.exchange(op.getIndices(), layout);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), layout.width);
+  Memo memo;
+  for (int64_t k = 0; k < layout.elements(); k += step) {
+    int64_t r = k / layout.colCount(), c = k % layout.colCount();
     Address address =
-        addressAt(in, op.getRef(), op.getIndices(), sources, blocked, k);
-    b.ifThen(b.both(address.valid, isOwner(b, blocked, k)), [&] {
+        addressAt(in, op.getRef(), op.getIndices(), layout, r, c, memo);
+    b.ifThen(b.both(address.valid, b.isOwner(layout, r, c)), [&] {
       storeTogether(in, ValueRange(values).slice(k, step), op.getRef(),
                     address);
     });

@@ -100,7 +100,7 @@ void addThreadPatterns(mlir::RewritePatternSet &patterns,
 /// are left.
 void populateRolePatterns(mlir::RewritePatternSet &patterns);
 
-/// The registers of MMA tiles, which lie one tile after another in `all`.
+/// The registers of tiles, which lie one tile after another in `all`.
 Results splitRegisters(mlir::ValueRange tiles, mlir::ValueRange all);
 
 // Dots and tiles in the MMA layout, which are conversions of their own.
@@ -108,9 +108,6 @@ Results splitRegisters(mlir::ValueRange tiles, mlir::ValueRange all);
 llvm::SmallVector<mlir::Value> operandA(TileReader &in, tile::DotOp op,
                                         int64_t s, int64_t k);
 Results lowerWarpgroupDot(tile::DotOp op, TileReader &in);
-Results lowerMmaLoad(tile::LoadOp op, TileReader &in);
-Results lowerMmaStore(tile::StoreOp op, TileReader &in);
-Results lowerMmaMap(tile::MapOp op, TileReader &in);
 
 } // namespace nsa::cuda
 

@@ -2,9 +2,9 @@
 
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -83,7 +83,7 @@ int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
   if (isa<nsa::tile_gpu::MemDescType>(target.getType()))
     return llvm::alignTo(SharedShape(target).bytes(), SharedPool::alignment);
-  return llvm::alignTo(4 * MmaLayout(target).lineLength(), lineAlignment);
+  return llvm::alignTo(4 * RegisterLayout(target).lineLength(), lineAlignment);
 }
 
 namespace {

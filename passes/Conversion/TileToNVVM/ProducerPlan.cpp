@@ -3,10 +3,10 @@
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -57,7 +57,7 @@ int64_t nsa::cuda::countSums(scf::ForOp loop) {
     int64_t count = 0;
     for (Value sum : loop.getRegionIterArgs())
       if (hasMmaLayout(sum.getType()))
-        count += MmaLayout(sum).registers();
+        count += RegisterLayout(sum).registers();
     most = std::max(most, count);
   }
   return most;

@@ -3,10 +3,11 @@
 #include "dialects/Tile/TileOps.h"
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/IR/Builders.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUPROMOTETOSHARED

@@ -5,16 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
-#include "passes/Conversion/TileToNVVM/Scratch.h"
-#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
-
-static constexpr int64_t kWarp = 32;
 
 //===----------------------------------------------------------------------===//
 // Elements
@@ -94,7 +90,7 @@ Value Combiner::neutralElement() {
 }
 
 //===----------------------------------------------------------------------===//
-// Blocked layouts
+// In a warp
 //===----------------------------------------------------------------------===//
 
 /// The powers of two from `end / 2` down to `first`, itself one.
@@ -105,171 +101,163 @@ static SmallVector<int64_t> bitsDown(int64_t first, int64_t end) {
   return masks;
 }
 
+/// The bits in which lanes differ that share a row, or a column.
+static SmallVector<int64_t> getLanesOfRow(const RegisterLayout &layout) {
+  if (layout.isMma)
+    return {1, 2};
+  return bitsDown(1, std::min(layout.threadsPerRow, kWarp));
+}
+static SmallVector<int64_t> getLanesOfColumn(const RegisterLayout &layout) {
+  if (layout.isMma)
+    return {4, 8, 16};
+  return bitsDown(layout.threadsPerRow, std::min(layout.threads, kWarp));
+}
+
+/// What each warp has of rows.
+static SmallVector<Value> reduceRows(Combiner &combiner, ThreadBuilder &b,
+                                     const RegisterLayout &from,
+                                     ArrayRef<Value> elements) {
+  SmallVector<Value> results;
+  for (int64_t r = 0; r < from.rowCount(); ++r) {
+    SmallVector<Value> own;
+    for (int64_t c = 0; c < from.colCount(); ++c)
+      own.push_back(combiner.orNeutral(b.hasCol(from, c),
+                                       elements[r * from.colCount() + c]));
+    Value value = combiner.combineAll(own);
+    results.push_back(from.cols == 1
+                          ? value
+                          : combiner.combineLanes(value, getLanesOfRow(from)));
+  }
+  return results;
+}
+
+/// What each warp has of columns.
+static SmallVector<Value> reduceCols(Combiner &combiner, ThreadBuilder &b,
+                                     const RegisterLayout &from,
+                                     ArrayRef<Value> elements) {
+  SmallVector<Value> results;
+  for (int64_t c = 0; c < from.colCount(); ++c) {
+    SmallVector<Value> own;
+    for (int64_t r = 0; r < from.rowCount(); ++r)
+      own.push_back(combiner.orNeutral(b.hasRow(from, r),
+                                       elements[r * from.colCount() + c]));
+    Value value = combiner.combineAll(own);
+    results.push_back(
+        from.rows == 1 ? value
+                       : combiner.combineLanes(value, getLanesOfColumn(from)));
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Across warps
+//===----------------------------------------------------------------------===//
+
 /// Combines column `col` of the first `count` rows of `tile`.
 static Value combineShared(ThreadBuilder &b, Combiner &combiner,
                            const ScratchTile &tile, int64_t count, Value col) {
   SmallVector<Value> values;
   for (int64_t i = 0; i < count; ++i)
-    values.push_back(readScratch(b, tile, b.i32(i), col));
+    values.push_back(tile.read(b, b.i32(i), col));
   return combiner.combineAll(values);
 }
 
 /// All threads of a thread group get what its rows are combined to.
-static SmallVector<Value> reduceRows(ReduceOp op, TileReader &in) {
+static void exchangeRows(TileReader &in, Combiner &combiner, ReduceOp op,
+                         SmallVectorImpl<Value> &results) {
   ThreadBuilder &b = in.b;
-  Combiner combiner(b, op);
   ReduceExchange exchange(op);
-  BlockedLayout from = blockedLayoutOf(op.getInput()),
-                to = blockedLayoutOf(op.getResult());
-  SmallVector<Value> values = in.registersOf(op.getInput()), results;
-  Type element = values.front().getType();
-  for (int64_t r = 0; r < from.ownRows(); ++r) {
-    SmallVector<Value> own;
-    for (int64_t k = r * from.perRow(); k < (r + 1) * from.perRow(); ++k)
-      own.push_back(combiner.orNeutral(hasCol(b, from, k), values[k]));
-    Value value = combiner.combineAll(own);
-    if (from.cols > 1)
-      value = combiner.combineLanes(
-          value, bitsDown(1, std::min(from.threadsPerRow, kWarp)));
-    results.push_back(value);
-  }
+  RegisterLayout from(op.getInput()), to(op.getResult());
   if (exchange.ofWarps) {
     // There is one row, of several warps.
     int64_t count = b.getThreads() / kWarp;
     Scratch scratch(in);
-    ScratchTile shared = scratch.allocate(count, 1, element);
+    ScratchTile shared = scratch.allocate(count, 1, from.element);
     b.ifThen(b.less(b.rem(b.threadId(), kWarp), 1), [&] {
-      writeScratch(b, results[0], shared, b.div(b.threadId(), kWarp), b.i32(0));
+      shared.write(b, results[0], b.div(b.threadId(), kWarp), b.i32(0));
     });
     scratch.endStores();
-    results = {combineShared(b, combiner, shared, count, b.i32(0))};
+    results.assign({combineShared(b, combiner, shared, count, b.i32(0))});
   }
   if (!exchange.ofResults)
-    return results;
+    return;
   Scratch scratch(in);
-  ScratchTile shared = scratch.allocate(1, from.rows, element);
+  ScratchTile shared = scratch.allocate(1, from.rows, from.element);
   Value leads = from.threadsPerRow == 1
                     ? Value()
                     : b.less(b.rem(b.threadId(), from.threadsPerRow), 1);
-  for (auto [r, value] : llvm::enumerate(results)) {
-    int64_t k = static_cast<int64_t>(r) * from.perRow();
-    b.ifThen(b.both(leads, hasRow(b, from, k)), [&, value = value] {
-      writeScratch(b, value, shared, b.i32(0), placeOf(b, from, k).first);
-    });
-  }
+  for (auto [r, value] : llvm::enumerate(results))
+    b.ifThen(b.both(leads, b.hasRow(from, int64_t(r))),
+             [&, r = int64_t(r), value = value] {
+               shared.write(b, value, b.i32(0), b.rowOf(from, r));
+             });
   scratch.endStores();
-  return makeRegisters(b, to, [&](Value row, Value) {
-    return readScratch(b, shared, b.i32(0), row);
-  });
+  results = makeElements(
+      b, to, [&](Value row, Value) { return shared.read(b, b.i32(0), row); });
 }
 
 /// Every thread group gets what the columns are combined to.
-static SmallVector<Value> reduceCols(ReduceOp op, TileReader &in) {
+static void exchangeCols(TileReader &in, Combiner &combiner, ReduceOp op,
+                         SmallVectorImpl<Value> &results) {
   ThreadBuilder &b = in.b;
-  Combiner combiner(b, op);
-  ReduceExchange exchange(op);
-  BlockedLayout from = blockedLayoutOf(op.getInput());
-  SmallVector<Value> values = in.registersOf(op.getInput()), results;
-  if (from.rows == 1)
-    return values;
-  for (int64_t c = 0; c < from.perRow(); ++c) {
-    SmallVector<Value> own;
-    for (int64_t k = c; k < from.registers(); k += from.perRow())
-      own.push_back(combiner.orNeutral(hasRow(b, from, k), values[k]));
-    results.push_back(combiner.combineLanes(
-        combiner.combineAll(own),
-        bitsDown(from.threadsPerRow, std::min(b.getThreads(), kWarp))));
-  }
-  if (!exchange.ofWarps && !exchange.ofResults)
-    return results;
+  RegisterLayout from(op.getInput());
   int64_t count = llvm::divideCeil(b.getThreads(), kWarp);
   Scratch scratch(in);
-  ScratchTile shared =
-      scratch.allocate(count, from.cols, values.front().getType());
+  ScratchTile shared = scratch.allocate(count, from.cols, from.element);
   Value leads = b.less(b.rem(b.threadId(), kWarp),
                        from.cols == 1 ? 1 : from.threadsPerRow);
-  for (auto [c, value] : llvm::enumerate(results)) {
-    auto k = static_cast<int64_t>(c);
-    b.ifThen(b.both(leads, hasCol(b, from, k)), [&, value = value] {
-      writeScratch(b, value, shared, b.div(b.threadId(), kWarp),
-                   placeOf(b, from, k).second);
+  for (auto [c, value] : llvm::enumerate(results))
+    b.ifThen(b.both(leads, b.hasCol(from, int64_t(c))), [&, c = int64_t(c),
+                                                         value = value] {
+      shared.write(b, value, b.div(b.threadId(), kWarp), b.colOf(from, c));
     });
-  }
   scratch.endStores();
-  return makeRegisters(b, blockedLayoutOf(op.getResult()),
-                       [&](Value, Value col) {
-                         return combineShared(b, combiner, shared, count, col);
-                       });
+  results =
+      makeElements(b, RegisterLayout(op.getResult()), [&](Value, Value col) {
+        return combineShared(b, combiner, shared, count, col);
+      });
 }
 
-//===----------------------------------------------------------------------===//
-// The MMA layout
-//===----------------------------------------------------------------------===//
-
-/// Combines what each warp has of each column, in the order of the warps.
-static void combineWarps(TileReader &in, const MmaLayout &input,
-                         Combiner &combiner, SmallVectorImpl<Value> &columns) {
+/// The same of MMA tiles, in the order of the warps.
+static void exchangeMmaCols(TileReader &in, Combiner &combiner, ReduceOp op,
+                            SmallVectorImpl<Value> &results) {
   ThreadBuilder &b = in.b;
+  RegisterLayout input(op.getInput());
   Scratch scratch(in);
   ScratchTile shared =
-      scratch.allocate(input.warps, input.colCount() * 4, input.element);
+      scratch.allocate(input.warps(), input.colCount() * 4, input.element);
   auto place = [&](int64_t c) {
     return input.cols == 1 ? b.i32(0)
-                           : b.add(b.place().pair, 8 * (c / 2) + c % 2);
+                           : b.add(b.place().pair, input.colOffset(c));
   };
   // The lanes of the first quad have different columns, or all have the only
   // one.
   b.ifThen(b.both(b.less(b.place().quad, 1), b.isFirst(input)), [&] {
-    for (auto [c, value] : llvm::enumerate(columns))
-      writeScratch(b, value, shared, b.place().warp, place(c));
+    for (auto [c, value] : llvm::enumerate(results))
+      shared.write(b, value, b.place().warp, place(c));
   });
   scratch.endStores();
-  for (auto [c, value] : llvm::enumerate(columns)) {
-    value = readScratch(b, shared, b.i32(0), place(c));
-    for (int64_t warp = 1; warp < input.warps; ++warp)
-      value = combiner.combine(value,
-                               readScratch(b, shared, b.i32(warp), place(c)));
+  for (auto [c, value] : llvm::enumerate(results)) {
+    value = shared.read(b, b.i32(0), place(c));
+    for (int64_t warp = 1; warp < input.warps(); ++warp)
+      value = combiner.combine(value, shared.read(b, b.i32(warp), place(c)));
   }
-}
-
-static SmallVector<Value> reduceMma(ReduceOp op, TileReader &in) {
-  ThreadBuilder &b = in.b;
-  Combiner combiner(b, op);
-  MmaLayout input(op.getInput());
-  SmallVector<Value> elements = in.elementsOf(op.getInput()), results;
-  if (op.getAxis() == 0) {
-    for (int64_t c = 0; c < input.colCount(); ++c) {
-      SmallVector<Value> own;
-      for (int64_t r = 0; r < input.rowCount(); ++r)
-        own.push_back(combiner.orNeutral(b.hasRow(input, r),
-                                         elements[r * input.colCount() + c]));
-      Value value = combiner.combineAll(own);
-      results.push_back(
-          input.rows == 1 ? value : combiner.combineLanes(value, {4, 8, 16}));
-    }
-    if (ReduceExchange(op).ofWarps)
-      combineWarps(in, input, combiner, results);
-    return results;
-  }
-  SmallVector<Value> exists;
-  for (int64_t c = 0; c < input.colCount(); ++c)
-    exists.push_back(b.hasCol(input, c));
-  for (int64_t r = 0; r < input.rowCount(); ++r) {
-    SmallVector<Value> own;
-    for (int64_t c = 0; c < input.colCount(); ++c)
-      own.push_back(
-          combiner.orNeutral(exists[c], elements[r * input.colCount() + c]));
-    Value value = combiner.combineAll(own);
-    results.push_back(input.cols == 1 ? value
-                                      : combiner.combineLanes(value, {1, 2}));
-  }
-  return results;
 }
 
 static Results lowerReduce(ReduceOp op, TileReader &in) {
-  if (hasMmaLayout(op.getType()))
-    return {reduceMma(op, in)};
-  return {op.getAxis() == 1 ? reduceRows(op, in) : reduceCols(op, in)};
+  Combiner combiner(in.b, op);
+  ReduceExchange exchange(op);
+  RegisterLayout from(op.getInput());
+  SmallVector<Value> elements = in.elementsOf(op.getInput()), results;
+  if (op.getAxis() == 1) {
+    results = reduceRows(combiner, in.b, from, elements);
+    exchangeRows(in, combiner, op, results);
+    return {std::move(results)};
+  }
+  results = reduceCols(combiner, in.b, from, elements);
+  if (exchange.ofWarps || exchange.ofResults)
+    (from.isMma ? exchangeMmaCols : exchangeCols)(in, combiner, op, results);
+  return {std::move(results)};
 }
 
 void nsa::cuda::populateReductionPatterns(TilePatterns &patterns) {

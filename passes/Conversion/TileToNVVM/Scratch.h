@@ -1,30 +1,19 @@
 //===- Scratch.h - shared memory for layout conversions ---------*- C++ -*-===//
 //
 // Layout conversions go through scratch in shared memory, which each takes from
-// its start. No IR is made here.
+// its start.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_SCRATCH_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_SCRATCH_H
 
-#include "dialects/Tile/TileOps.h"
-#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 
 namespace nsa::cuda {
 
-/// Elements from a row of a tile in scratch to the next one: one word more than
-/// a row, so that neither rows nor columns meet in one bank.
-int64_t getScratchPitch(int64_t rows, int64_t cols, mlir::Type element);
-/// Bytes of a tile there.
-int64_t getScratchBytes(int64_t rows, int64_t cols, mlir::Type element);
-
-/// Whether elements of a tile are computed where they are used.
-bool isVirtual(mlir::Value tile);
-
-/// Whether threads hold, of a tile that broadcasts to one of a larger layout,
-/// the elements that belong to theirs of that.
-bool hasElementsOf(const BlockedLayout &tile, const BlockedLayout &larger);
+class ThreadBuilder;
+class TileReader;
 
 /// What goes through scratch in a reduction: what the warps have of a row or a
 /// column each, and results of a blocked layout that other threads need.
@@ -41,6 +30,44 @@ bool staysInRegisters(tile::TopNOp op);
 /// Bytes of scratch that an operation of a kernel with `tile_gpu.threads`
 /// takes; 0 if threads exchange nothing.
 int64_t getScratchBytes(mlir::Operation *op);
+
+/// A tile in scratch, in rows of `pitch` elements: one word more than a row
+/// has, so that neither rows nor columns meet in one bank.
+struct ScratchTile {
+  mlir::Value read(ThreadBuilder &b, mlir::Value row, mlir::Value col) const;
+  void write(ThreadBuilder &b, mlir::Value value, mlir::Value row,
+             mlir::Value col) const;
+
+  mlir::Value base;
+  int64_t pitch;
+  mlir::Type element;
+};
+
+/// One layout conversion: what threads store in the scratch for others. Begins
+/// with a barrier behind which the last conversion has been read.
+class Scratch {
+public:
+  explicit Scratch(TileReader &in);
+
+  ScratchTile allocate(int64_t rows, int64_t cols, mlir::Type element);
+  /// A tile of the operation, stored by the threads that hold it.
+  ScratchTile store(mlir::Value tile);
+  /// Ends the writes: what was stored can be read.
+  void endStores();
+
+private:
+  TileReader &in;
+  int64_t used = 0;
+};
+
+/// One that takes a tile only: where all threads can read it.
+ScratchTile storeInScratch(TileReader &in, mlir::Value tile);
+/// The same of an operand: where it still lies since it
+/// was converted to its layout, or in a layout conversion of its own.
+ScratchTile share(TileReader &in, mlir::OpOperand &operand);
+/// The registers of a tile of a blocked layout that lies in scratch.
+llvm::SmallVector<mlir::Value> readBack(ThreadBuilder &b, mlir::Value tile,
+                                        const ScratchTile &from);
 
 } // namespace nsa::cuda
 

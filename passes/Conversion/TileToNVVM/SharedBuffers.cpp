@@ -174,11 +174,11 @@ Value nsa::cuda::mTileByte(ThreadBuilder &b, const SharedShape &shape,
 
 SmallVector<Value> nsa::cuda::loadMma(ThreadBuilder &b,
                                       const SharedBuffer &tile,
-                                      const MmaLayout &layout) {
+                                      const RegisterLayout &layout) {
   SmallVector<Value> values(layout.registers());
   int64_t perRow = layout.colCount() / 2;
   for (int64_t s = 0; s < layout.mTiles(); ++s) {
-    Value start = mTileByte(b, tile.shape, layout.warps, s);
+    Value start = mTileByte(b, tile.shape, layout.warps(), s);
     for (int64_t vector = 0; vector < perRow; vector += 2) {
       SmallVector<Value> matrices =
           loadMatrices(b, tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,

@@ -25,11 +25,6 @@ int64_t nsa::cuda::getOffset(mlir::Value buffer) {
   return int64_t(*buffer.getDefiningOp<tile_gpu::AllocOp>().getOffset());
 }
 
-int64_t nsa::cuda::getThreads(tile::KernelOp kernel) {
-  return kernel->getAttrOfType<mlir::IntegerAttr>(tile_gpu::kThreadsAttr)
-      .getInt();
-}
-
 mlir::LogicalResult nsa::cuda::verifyHasThreads(tile::KernelOp kernel) {
   if (kernel->hasAttr(tile_gpu::kThreadsAttr))
     return mlir::success();

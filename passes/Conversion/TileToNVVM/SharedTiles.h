@@ -52,9 +52,6 @@ mlir::Value getBuffer(mlir::Value tile);
 /// Where a buffer begins in shared memory.
 int64_t getOffset(mlir::Value buffer);
 
-/// How many threads of a block compute.
-int64_t getThreads(tile::KernelOp kernel);
-
 /// Fails with an error if a kernel's tiles have no layouts.
 mlir::LogicalResult verifyHasThreads(tile::KernelOp kernel);
 /// Fails with an error if the kernel of an operation does not make the buffers

@@ -2,10 +2,10 @@
 
 #include "passes/Conversion/TileToNVVM/SynchronizationTrace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/TileReader.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

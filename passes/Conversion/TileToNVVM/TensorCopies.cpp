@@ -4,8 +4,9 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/Extents.h"
 #include "nsa/Artifact/TensorMap.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -52,7 +53,7 @@ static std::optional<Box> getAtomColumn(Value buffer) {
 
 /// The box of a row or a column of 4-byte elements.
 static std::optional<Box> getLine(Value line) {
-  MmaLayout layout(line);
+  RegisterLayout layout(line);
   bool isRow = layout.rows == 1;
   int64_t length = isRow ? layout.cols : layout.rows;
   if (layout.element.getIntOrFloatBitWidth() != 32 ||

@@ -3,7 +3,7 @@
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -351,59 +351,66 @@ Value ThreadBuilder::scratchBase() {
 }
 
 //===----------------------------------------------------------------------===//
-// The MMA layout
+// Rows and columns
 //===----------------------------------------------------------------------===//
 
-Value ThreadBuilder::rowOf(const MmaLayout &layout, int64_t r) {
-  bool isRow = layout.rows == 1;
-  Place thread = place();
-  return once(
-      Once::Row,
-      [&]() -> Value {
-        if (isRow)
-          return i32(0);
-        return add(add(mul(thread.warp, 16), thread.quad),
-                   16 * layout.warps * (r / 2) + 8 * (r % 2));
-      },
-      isRow ? -1 : r);
+/// Those of MMA tiles are computed once: a kernel has few of them, but needs
+/// them all over.
+Value ThreadBuilder::rowOf(const RegisterLayout &layout, int64_t r) {
+  auto make = [&]() -> Value {
+    if (layout.rows == 1)
+      return i32(0);
+    Value first = layout.isMma ? add(mul(place().warp, 16), place().quad)
+                               : div(threadId(), layout.threadsPerRow);
+    return add(first, layout.rowOffset(r));
+  };
+  return layout.isMma ? once(Once::Row, make, layout.rows == 1 ? -1 : r)
+                      : make();
 }
 
-Value ThreadBuilder::colOf(const MmaLayout &layout, int64_t c) {
-  bool isColumn = layout.cols == 1;
-  Place thread = place();
-  return once(
-      Once::Column,
-      [&]() -> Value {
-        return isColumn ? i32(0) : add(thread.pair, 8 * (c / 2) + c % 2);
-      },
-      isColumn ? -1 : c);
+Value ThreadBuilder::firstCol(const RegisterLayout &layout) {
+  if (layout.isMma)
+    return place().pair;
+  Value member = layout.rowGroups() == 1
+                     ? threadId()
+                     : rem(threadId(), layout.threadsPerRow);
+  return mul(member, layout.width);
 }
 
-Value ThreadBuilder::insideRow(const MmaLayout &layout, int64_t r) {
-  Value row = rowOf(layout, r);
-  return layout.hasRow(r) ? row : clamp(row, layout.rows);
+Value ThreadBuilder::colOf(const RegisterLayout &layout, int64_t c) {
+  auto make = [&]() -> Value {
+    return layout.cols == 1 ? i32(0)
+                            : add(firstCol(layout), layout.colOffset(c));
+  };
+  return layout.isMma ? once(Once::Column, make, layout.cols == 1 ? -1 : c)
+                      : make();
 }
 
-Value ThreadBuilder::insideCol(const MmaLayout &layout, int64_t c) {
-  Value col = colOf(layout, c);
-  return layout.hasCol(c) ? col : clamp(col, layout.cols);
+std::pair<Value, Value> ThreadBuilder::inside(const RegisterLayout &layout,
+                                              int64_t r, int64_t c) {
+  Value row = rowOf(layout, r), col = colOf(layout, c);
+  if (!layout.hasRow(r))
+    row = clamp(row, layout.rows);
+  if (!layout.hasCol(c))
+    col = clamp(col, layout.cols);
+  return {row, col};
 }
 
-Value ThreadBuilder::hasRow(const MmaLayout &layout, int64_t r) {
+Value ThreadBuilder::hasRow(const RegisterLayout &layout, int64_t r) {
   return layout.hasRow(r) ? Value() : less(rowOf(layout, r), layout.rows);
 }
 
-Value ThreadBuilder::hasCol(const MmaLayout &layout, int64_t c) {
+Value ThreadBuilder::hasCol(const RegisterLayout &layout, int64_t c) {
   return layout.hasCol(c) ? Value() : less(colOf(layout, c), layout.cols);
 }
 
-Value ThreadBuilder::isFirst(const MmaLayout &layout) {
-  if (layout.rows == 1)
-    // The first quad of the first warp, or the first thread.
-    return less(threadId(), layout.cols == 1 ? 1 : 4);
-  if (layout.cols == 1)
-    return less(place().pair, 1);
-  return {};
+Value ThreadBuilder::isFirst(const RegisterLayout &layout) {
+  if (!layout.isRepeated())
+    return {};
+  // Of the first group of threads, or of each.
+  return layout.cols > 1    ? less(threadId(), layout.threadsPerRow)
+         : layout.rows == 1 ? less(threadId(), 1)
+                            : less(firstCol(layout), 1);
 }
 
 //===----------------------------------------------------------------------===//

@@ -13,7 +13,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 
 namespace nsa::cuda {
 
@@ -117,18 +117,27 @@ public:
   mlir::Value once(Once of, llvm::function_ref<mlir::Value()> make,
                    int64_t x = 0, int64_t y = 0, int64_t z = 0);
 
-  // Rows and columns of a thread in the MMA layout.
-  mlir::Value rowOf(const MmaLayout &layout, int64_t r);
-  mlir::Value colOf(const MmaLayout &layout, int64_t c);
-  /// The same, but the last one of the tile for padding.
-  mlir::Value insideRow(const MmaLayout &layout, int64_t r);
-  mlir::Value insideCol(const MmaLayout &layout, int64_t c);
-  /// Whether row `r` (column `c`) of a thread is one of the tile; null if so in
-  /// all threads.
-  mlir::Value hasRow(const MmaLayout &layout, int64_t r);
-  mlir::Value hasCol(const MmaLayout &layout, int64_t c);
+  // Rows and columns of a thread's elements.
+  mlir::Value rowOf(const RegisterLayout &layout, int64_t r);
+  mlir::Value colOf(const RegisterLayout &layout, int64_t c);
+  /// Both, but the last ones of the tile for padding.
+  std::pair<mlir::Value, mlir::Value> inside(const RegisterLayout &layout,
+                                             int64_t r, int64_t c);
+  /// Whether row `r` (column `c`) of a thread is one of the tile, or both are;
+  /// null if so in all threads.
+  mlir::Value hasRow(const RegisterLayout &layout, int64_t r);
+  mlir::Value hasCol(const RegisterLayout &layout, int64_t c);
+  mlir::Value hasElement(const RegisterLayout &layout, int64_t r, int64_t c) {
+    mlir::Value row = hasRow(layout, r), col = hasCol(layout, c);
+    return both(row, col);
+  }
   /// Of the threads that repeat an element, one; null if none do.
-  mlir::Value isFirst(const MmaLayout &layout);
+  mlir::Value isFirst(const RegisterLayout &layout);
+  /// The same of an element that is one of the tile.
+  mlir::Value isOwner(const RegisterLayout &layout, int64_t r, int64_t c) {
+    mlir::Value exists = hasElement(layout, r, c);
+    return both(exists, isFirst(layout));
+  }
 
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
@@ -159,6 +168,8 @@ public:
 
 private:
   tile::KernelOp getKernel();
+  /// What a thread adds to its columns.
+  mlir::Value firstCol(const RegisterLayout &layout);
 
   llvm::DenseMap<OnceKey, mlir::Value> prologue;
 };

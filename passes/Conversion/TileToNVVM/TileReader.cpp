@@ -5,15 +5,14 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
-#include "passes/Conversion/TileToNVVM/BlockedTiles.h"
 #include "passes/Conversion/TileToNVVM/GlobalMemory.h"
-#include "passes/Conversion/TileToNVVM/Scratch.h"
-#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+using namespace nsa::tile_gpu;
 
 TileReader::TileReader(ThreadBuilder &b, Operation *op,
                        ArrayRef<ValueRange> converted,
@@ -30,84 +29,78 @@ bool nsa::cuda::hasRegisters(Value tile) {
 SmallVector<Value> TileReader::registersOf(Value tile) {
   if (hasRegisters(tile))
     return llvm::to_vector(converted.lookup(tile));
-  if (hasMmaLayout(tile.getType()))
-    return pack(b, MmaLayout(tile), elementsOf(tile));
-  BlockedLayout blocked = blockedLayoutOf(tile);
-  if (auto splat = tile.getDefiningOp<SplatOp>())
-    return SmallVector<Value>(blocked.registers(), scalar(splat.getValue()));
-  SmallVector<Value> values;
-  for (int64_t k = 0; k < blocked.registers(); ++k) {
-    auto [row, col] = placeOf(b, blocked, k);
-    Memo memo;
-    values.push_back(evaluate(tile, row, col, memo));
-  }
-  return values;
+  return pack(b, RegisterLayout(tile), elementsOf(tile));
 }
 
-//===----------------------------------------------------------------------===//
-// Blocked layouts
-//===----------------------------------------------------------------------===//
-
-/// The registers of a tile that belong to those of a larger shape, one for
-/// each; nothing if other threads hold some of them.
-SmallVector<Value> TileReader::broadcast(Value tile,
-                                         const BlockedLayout &larger) {
-  BlockedLayout own = blockedLayoutOf(tile);
-  bool alongRows = own.rows == 1 && larger.rows > 1;
-  bool alongCols = own.cols == 1 && larger.cols > 1;
-  if (!hasElementsOf(own, larger))
-    return {};
-  SmallVector<Value> values = registersOf(tile), result;
-  for (int64_t k = 0; k < larger.registers(); ++k) {
-    int64_t row = alongRows ? 0 : k / larger.perRow();
-    int64_t col = alongCols ? 0 : k % larger.perRow();
-    result.push_back(values[row * own.perRow() + col]);
-  }
-  return result;
+SmallVector<Value> TileReader::elementsOf(Value tile,
+                                          const RegisterLayout &layout) {
+  if (hasRegisters(tile) && !layout.isPacked())
+    return llvm::to_vector(converted.lookup(tile));
+  Memo memo;
+  SmallVector<Value> elements;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); ++c)
+      elements.push_back(
+          read(tile, {r, c, b.rowOf(layout, r), b.colOf(layout, c)}, memo));
+  return elements;
 }
 
-SmallVector<Source> TileReader::prepare(ValueRange operands, TileType shape) {
-  SmallVector<Source> sources;
-  SmallVector<unsigned> exchanged;
-  BlockedLayout blocked = blockedLayoutOf(shape);
-  for (auto [i, operand] : llvm::enumerate(operands)) {
-    Source source{operand, {}, std::nullopt};
-    if (isTile(operand) && !isVirtual(operand)) {
-      source.registers = broadcast(operand, blocked);
-      if (source.registers.empty())
-        exchanged.push_back(i);
-    }
-    sources.push_back(std::move(source));
+void TileReader::exchange(ValueRange operands, const RegisterLayout &larger) {
+  if (larger.isMma)
+    return;
+  std::optional<Scratch> scratch;
+  for (Value operand : operands) {
+    if (!isTile(operand) || isVirtual(operand) || exchanged.contains(operand) ||
+        RegisterLayout(operand).hasElementsOf(larger))
+      continue;
+    if (!scratch)
+      scratch.emplace(*this);
+    exchanged.try_emplace(operand, scratch->store(operand));
   }
-  if (exchanged.empty())
-    return sources;
-  Scratch scratch(*this);
-  for (unsigned i : exchanged)
-    sources[i].scratch = scratch.store(sources[i].operand);
-  scratch.endStores();
-  return sources;
+  if (scratch)
+    scratch->endStores();
 }
 
-Value TileReader::element(const Source &source, int64_t k, Value row,
-                          Value col) {
-  if (!source.registers.empty())
-    return source.registers[k];
-  Value operand = source.operand;
+TileReader::Element TileReader::at(const RegisterLayout &layout, int64_t r,
+                                   int64_t c) {
+  if (layout.isMma)
+    return {r, c, b.rowOf(layout, r), b.colOf(layout, c)};
+  auto [row, col] = b.inside(layout, r, c);
+  return {r, c, row, col};
+}
+
+Value TileReader::read(Value operand, const Element &element, Memo &memo) {
+  auto [r, c, row, col] = element;
   if (!isTile(operand))
     return scalar(operand);
-  auto type = cast<TileType>(operand.getType());
-  if (source.scratch)
-    return readScratch(b, *source.scratch, type.getRows() == 1 ? b.i32(0) : row,
-                       type.getCols() == 1 ? b.i32(0) : col);
-  Memo memo;
-  return evaluate(operand, row, col, memo);
+  if (isReadWhereUsed(operand))
+    return rowElement(operand, c, memo);
+  if (isVirtual(operand))
+    return evaluate(operand, row, col, memo);
+  RegisterLayout layout(operand);
+  if (auto known = exchanged.find(operand); known != exchanged.end())
+    return known->second.read(b, layout.rows == 1 ? b.i32(0) : row,
+                              layout.cols == 1 ? b.i32(0) : col);
+  ValueRange own = converted.lookup(operand);
+  int64_t i = (layout.rows == 1 ? 0 : r) * layout.colCount() +
+              (layout.cols == 1 ? 0 : c);
+  return layout.isPacked() ? b.half(own[i / 2], i % 2) : own[i];
 }
 
-//===----------------------------------------------------------------------===//
-// The MMA layout
-//===----------------------------------------------------------------------===//
+SmallVector<Value>
+nsa::cuda::makeElements(ThreadBuilder &b, const RegisterLayout &layout,
+                        function_ref<Value(Value row, Value col)> make) {
+  SmallVector<Value> elements;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); ++c) {
+      auto [row, col] = b.inside(layout, r, c);
+      elements.push_back(make(row, col));
+    }
+  return elements;
+}
 
-SmallVector<Value> nsa::cuda::pack(ThreadBuilder &b, const MmaLayout &layout,
+SmallVector<Value> nsa::cuda::pack(ThreadBuilder &b,
+                                   const RegisterLayout &layout,
                                    ArrayRef<Value> elements) {
   if (!layout.isPacked())
     return SmallVector<Value>(elements);
@@ -115,38 +108,6 @@ SmallVector<Value> nsa::cuda::pack(ThreadBuilder &b, const MmaLayout &layout,
   for (size_t i = 0; i < elements.size(); i += 2)
     packed.push_back(b.pair(elements[i], elements[i + 1], layout.element));
   return packed;
-}
-
-SmallVector<Value>
-nsa::cuda::makeElements(const MmaLayout &layout,
-                        function_ref<Value(int64_t r, int64_t c)> make) {
-  SmallVector<Value> elements;
-  for (int64_t r = 0; r < layout.rowCount(); ++r)
-    for (int64_t c = 0; c < layout.colCount(); ++c)
-      elements.push_back(make(r, c));
-  return elements;
-}
-
-/// Of a tile without registers, computes them.
-SmallVector<Value> TileReader::elementsOf(Value tile) {
-  MmaLayout layout(tile);
-  Memo memo;
-  return makeElements(layout, [&](int64_t r, int64_t c) {
-    return mmaElement(tile, layout, r, c, memo);
-  });
-}
-
-Value TileReader::mmaElement(Value operand, const MmaLayout &larger, int64_t r,
-                             int64_t c, Memo &memo) {
-  if (isReadWhereUsed(operand))
-    return rowElement(operand, c, memo);
-  if (!isTile(operand) || isVirtual(operand))
-    return evaluate(operand, b.rowOf(larger, r), b.colOf(larger, c), memo);
-  MmaLayout layout(operand);
-  ValueRange own = converted.lookup(operand);
-  int64_t i = (layout.rows == 1 ? 0 : r) * layout.colCount() +
-              (layout.cols == 1 ? 0 : c);
-  return layout.isPacked() ? b.half(own[i / 2], i % 2) : own[i];
 }
 
 //===----------------------------------------------------------------------===//
@@ -163,7 +124,7 @@ bool nsa::cuda::isReadWhereUsed(Value tile) {
         return isa<scf::SCFDialect>(user->getDialect());
       }))
     return false;
-  if (isa<nsa::tile_gpu::LocalLoadOp>(op))
+  if (isa<LocalLoadOp>(op))
     return true;
   auto map = dyn_cast<MapOp>(op);
   if (!map || cast<TileType>(map.getShapeType()).getRows() != 1)
@@ -179,22 +140,22 @@ bool nsa::cuda::isReadWhereUsed(Value tile) {
 }
 
 SmallVector<Value> nsa::cuda::getUnused(ThreadBuilder &b, Value tile) {
-  MmaLayout layout(tile);
+  RegisterLayout layout(tile);
   return SmallVector<Value>(layout.registers(),
                             LLVM::PoisonOp::create(b, layout.registerType()));
 }
 
 Value nsa::cuda::loadRowPair(TileReader &in, Value row, int64_t pair) {
   ThreadBuilder &b = in.b;
-  auto read = row.getDefiningOp<nsa::tile_gpu::LocalLoadOp>();
+  auto read = row.getDefiningOp<LocalLoadOp>();
   Value first = lineAddress(in, read.getBuffer(), read.getStage(),
                             b.mul(b.place().pair, 4));
   return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
-                      MmaLayout(row).element, 2);
+                      RegisterLayout(row).element, 2);
 }
 
 Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
-  MmaLayout layout(row);
+  RegisterLayout layout(row);
   auto key = [&](int64_t column) {
     return std::tuple<Value, Value, Value>(row, {}, b.colOf(layout, column));
   };
@@ -209,7 +170,7 @@ Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
   auto map = row.getDefiningOp<MapOp>();
   SmallVector<Value> elements;
   for (Value input : map.getInputs())
-    elements.push_back(mmaElement(input, layout, 0, c, memo));
+    elements.push_back(read(input, at(layout, 0, c), memo));
   IRMapping mapping = mapOuter(map);
   for (auto [result, value] :
        llvm::zip_equal(map.getResults(), runBody(map, elements, mapping)))
@@ -304,7 +265,7 @@ static bool isExponent(Operation &op) {
   });
 }
 
-Value nsa::cuda::createExp2(ThreadBuilder &b, Value power) {
+static Value createExp2(ThreadBuilder &b, Value power) {
   return LLVM::CallIntrinsicOp::create(
              b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
              ValueRange{power})
@@ -314,7 +275,7 @@ Value nsa::cuda::createExp2(ThreadBuilder &b, Value power) {
 /// exp(x) = 2^(x log2(e)). The factor must not be folded into the difference
 /// that x often is: the rounding error of a large number times log2(e) would be
 /// one of the exponent.
-Value nsa::cuda::createExp(ThreadBuilder &b, Value x) {
+static Value createExp(ThreadBuilder &b, Value x) {
   return createExp2(b,
                     arith::MulFOp::create(
                         b, x, b.constant(b.getF32Type(), 1.44269504088896341)));
@@ -346,6 +307,27 @@ static void runInner(ThreadBuilder &b, Operation &op, IRMapping &mapping,
                       b.getContext(), arith::FastMathFlags::contract));
 }
 
+/// Whether everything that the map computes is rounded to 16 bits.
+static bool isRounded(MapOp op) {
+  return llvm::all_of(op.getResultTypes(), [](Type type) {
+    Type element = cast<TileType>(type).getElementType();
+    return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  });
+}
+
+/// The same for tiles of blocked layouts: exact, or where results are `rounded`
+/// with errors of a few units in the last place of f32 where that is faster.
+static void runInnerBlocked(ThreadBuilder &b, Operation &op, IRMapping &mapping,
+                            bool rounded) {
+  auto exp = dyn_cast<math::ExpOp>(op);
+  if (rounded && exp && exp.getType().isF32())
+    return mapping.map(exp.getResult(),
+                       createExp(b, mapping.lookupOrDefault(exp.getOperand())));
+  Operation *copy = b.clone(op, mapping);
+  if (auto division = dyn_cast<arith::DivFOp>(copy); division && rounded)
+    division.setFastmath(arith::FastMathFlags::afn);
+}
+
 IRMapping TileReader::mapOuter(MapOp op) {
   IRMapping mapping;
   for (Operation &inner : op.getBody().front())
@@ -361,8 +343,12 @@ SmallVector<Value> TileReader::runBody(MapOp op, ValueRange elements,
                                        ArrayRef<arith::SelectOp> assumed) {
   Block &body = op.getBody().front();
   mapping.map(body.getArguments(), elements);
+  bool isBlocked = hasBlockedLayout(op.getShapeType()), rounded = isRounded(op);
   for (Operation &inner : body.without_terminator())
-    runInner(b, inner, mapping, assumed);
+    if (isBlocked)
+      runInnerBlocked(b, inner, mapping, rounded);
+    else
+      runInner(b, inner, mapping, assumed);
   SmallVector<Value> yielded;
   for (auto [i, value] : llvm::enumerate(op.getYielded())) {
     if (!wide.empty() && wide[i])

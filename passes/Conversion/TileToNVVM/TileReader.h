@@ -6,33 +6,17 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "passes/Analysis/TileBounds.h"
-#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 namespace nsa::cuda {
-
-/// A tile in the scratch of layout conversions, in rows.
-struct ScratchTile {
-  mlir::Value base;
-  int64_t pitch;
-  mlir::Type element;
-};
-mlir::Value readScratch(ThreadBuilder &b, const ScratchTile &tile,
-                        mlir::Value row, mlir::Value col);
 
 /// What has been computed for one operation: elements of tiles at a row and a
 /// column.
 using Memo = llvm::DenseMap<std::tuple<mlir::Value, mlir::Value, mlir::Value>,
                             mlir::Value>;
-
-/// Where elements of an operand come from in an operation on a larger shape.
-struct Source {
-  mlir::Value operand;
-  /// Set if the elements are those of the same registers.
-  llvm::SmallVector<mlir::Value> registers;
-  std::optional<ScratchTile> scratch;
-};
 
 /// Reads what the operands of one operation, which is converted, are: registers
 /// of tiles, and elements of those that have none.
@@ -50,18 +34,25 @@ public:
   /// The registers of a tile; those of a tile that has none are computed.
   llvm::SmallVector<mlir::Value> registersOf(mlir::Value tile);
 
-  // Blocked layouts.
-  /// Sources of scalars and tiles that broadcast to `shape`.
-  llvm::SmallVector<Source> prepare(mlir::ValueRange operands,
-                                    tile::TileType shape);
-  mlir::Value element(const Source &source, int64_t k, mlir::Value row,
-                      mlir::Value col);
+  /// The elements of a tile that a thread has, also in another layout.
+  llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile) {
+    return elementsOf(tile, RegisterLayout(tile));
+  }
+  llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile,
+                                            const RegisterLayout &layout);
 
-  // The MMA layout.
-  /// Element (r, c) of a thread of a larger MMA tile.
-  mlir::Value mmaElement(mlir::Value tile, const MmaLayout &larger, int64_t r,
-                         int64_t c, Memo &memo);
-  llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile);
+  /// Lets elements be read of operands that broadcast to a larger tile where
+  /// other threads hold them: these operands go through scratch.
+  void exchange(mlir::ValueRange operands, const RegisterLayout &larger);
+  /// Element (r, c) of a thread of a tile.
+  struct Element {
+    int64_t r, c;
+    mlir::Value row, col;
+  };
+  /// In blocked layouts one of the last row or column for padding.
+  Element at(const RegisterLayout &layout, int64_t r, int64_t c);
+  /// What a scalar or a tile that broadcasts has there.
+  mlir::Value read(mlir::Value operand, const Element &element, Memo &memo);
 
   /// The element at a place of a larger shape of a tile without registers; or a
   /// scalar.
@@ -89,24 +80,20 @@ public:
 
 private:
   mlir::Value rowElement(mlir::Value row, int64_t c, Memo &memo);
-  llvm::SmallVector<mlir::Value> broadcast(mlir::Value tile,
-                                           const BlockedLayout &larger);
 
   mlir::ConversionPatternRewriter &rewriter;
   llvm::DenseMap<mlir::Value, mlir::ValueRange> converted;
+  llvm::DenseMap<mlir::Value, ScratchTile> exchanged;
 };
 
-/// 2^power by the special function unit.
-mlir::Value createExp2(ThreadBuilder &b, mlir::Value power);
-/// e^x by the same.
-mlir::Value createExp(ThreadBuilder &b, mlir::Value x);
-
-/// Elements of the MMA layout in row-major order.
-llvm::SmallVector<mlir::Value>
-makeElements(const MmaLayout &layout,
-             llvm::function_ref<mlir::Value(int64_t r, int64_t c)> make);
+/// Elements of a thread by their rows and columns, the last ones of the tile
+/// for padding.
+llvm::SmallVector<mlir::Value> makeElements(
+    ThreadBuilder &b, const RegisterLayout &layout,
+    llvm::function_ref<mlir::Value(mlir::Value row, mlir::Value col)> make);
 /// Their registers.
-llvm::SmallVector<mlir::Value> pack(ThreadBuilder &b, const MmaLayout &layout,
+llvm::SmallVector<mlir::Value> pack(ThreadBuilder &b,
+                                    const RegisterLayout &layout,
                                     llvm::ArrayRef<mlir::Value> elements);
 
 /// Whether a tile is a row in a buffer, or computed of that, whose elements are

@@ -12,9 +12,9 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
-#include "passes/Conversion/TileToNVVM/SinkRows.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILESIMPLIFY

@@ -12,10 +12,10 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Conversion/TileToNVVM/ConvertKernel.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_NSATILETONVVM
@@ -25,18 +25,18 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+using namespace nsa::tile_gpu;
 
 /// A buffer that is read is filled before, once, in the same block.
-static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
+static LogicalResult verifyView(LocalViewOp view) {
   Value buffer = view.getBuffer();
   // Of several stages, loops copy ahead to one while they read another; what a
   // producer loads is waited for.
   if (view.getStage() ||
-      llvm::any_of(buffer.getUsers(), llvm::IsaPred<nsa::tile_gpu::TmaLoadOp>))
+      llvm::any_of(buffer.getUsers(), llvm::IsaPred<TmaLoadOp>))
     return success();
   auto fills = llvm::make_filter_range(
-      buffer.getUsers(),
-      llvm::IsaPred<nsa::tile_gpu::AsyncCopyOp, nsa::tile_gpu::LocalStoreOp>);
+      buffer.getUsers(), llvm::IsaPred<AsyncCopyOp, LocalStoreOp>);
   if (llvm::hasSingleElement(fills) &&
       (*fills.begin())->getBlock() == view->getBlock() &&
       (*fills.begin())->isBeforeInBlock(view))
@@ -48,7 +48,7 @@ static LogicalResult verifyView(nsa::tile_gpu::LocalViewOp view) {
 /// Tiles in shared memory are views of buffers.
 static LogicalResult verifyBuffers(KernelOp kernel) {
   WalkResult result = kernel.walk([](Operation *op) -> WalkResult {
-    if (auto view = dyn_cast<nsa::tile_gpu::LocalViewOp>(op))
+    if (auto view = dyn_cast<LocalViewOp>(op))
       return verifyView(view);
     for (Type type : op->getResultTypes())
       if (isShared(type))
@@ -62,7 +62,7 @@ static LogicalResult verifyBuffers(KernelOp kernel) {
 
 /// Whether threads can run an operation.
 static bool hasLowering(Operation *op) {
-  if (isa<TileDialect, nsa::tile_gpu::TileGPUDialect>(op->getDialect()) ||
+  if (isa<TileDialect, TileGPUDialect>(op->getDialect()) ||
       isa<scf::ForOp, scf::IfOp, scf::YieldOp, arith::SelectOp>(op))
     return true;
   return isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
@@ -80,14 +80,11 @@ static LogicalResult verifyOperands(KernelOp kernel) {
     if (failed(verifyBufferOperands(op)))
       return failure();
     // How threads hold a line says how they copy it.
-    if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op);
-        copy &&
-        copy.getBuffer().getDefiningOp<nsa::tile_gpu::AllocOp>().isLine() &&
-        llvm::none_of(copy.getBuffer().getUsers(),
-                      llvm::IsaPred<nsa::tile_gpu::LocalLoadOp>))
+    if (auto copy = dyn_cast<AsyncCopyOp>(op);
+        copy && copy.getBuffer().getDefiningOp<AllocOp>().isLine() &&
+        llvm::none_of(copy.getBuffer().getUsers(), llvm::IsaPred<LocalLoadOp>))
       return op->emitOpError("copies a line that nothing loads");
-    if (auto load = dyn_cast<nsa::tile_gpu::TmaLoadOp>(op);
-        load && load.getMap() >= numMaps)
+    if (auto load = dyn_cast<TmaLoadOp>(op); load && load.getMap() >= numMaps)
       return op->emitOpError("loads by tensor map ")
              << load.getMap() << " of a kernel that has " << numMaps;
     return success();
@@ -95,13 +92,36 @@ static LogicalResult verifyOperands(KernelOp kernel) {
   return failure(result.wasInterrupted());
 }
 
+static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
+  if (!hasMmaLayout(dot.getType()))
+    return success();
+  if (!dot->getAttrOfType<MmaAttr>(kMmaAttr))
+    return dot.emitOpError("has no ")
+           << kMmaAttr << ", which tile-gpu-assign-layouts gives it";
+  if (!isWgmma(dot))
+    return success();
+  if (!hasWgmma)
+    return dot.emitOpError("has ") << dot->getAttrOfType<MmaAttr>(kMmaAttr)
+                                   << ", but the target has version 2 only";
+  if (std::string obstacle = findWgmmaObstacle(dot); !obstacle.empty())
+    return dot.emitOpError("cannot have ")
+           << dot->getAttrOfType<MmaAttr>(kMmaAttr) << ": " << obstacle;
+  return success();
+}
+
+static LogicalResult verifyMma(KernelOp kernel, bool hasWgmma) {
+  WalkResult result = kernel.walk(
+      [&](DotOp dot) -> WalkResult { return verifyProduct(dot, hasWgmma); });
+  return failure(result.wasInterrupted());
+}
+
 /// Loops that copy ahead are expanded.
 static LogicalResult verifyExpanded(KernelOp kernel) {
   WalkResult result = kernel.walk([](scf::ForOp loop) -> WalkResult {
-    if (!loop->hasAttr(nsa::tile_gpu::kPipelineAttr))
+    if (!loop->hasAttr(kPipelineAttr))
       return success();
     return loop->emitError("has ")
-           << nsa::tile_gpu::kPipelineAttr
+           << kPipelineAttr
            << ", which tile-gpu-pipeline or tile-gpu-warp-specialize expands";
   });
   return failure(result.wasInterrupted());

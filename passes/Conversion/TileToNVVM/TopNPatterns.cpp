@@ -11,7 +11,6 @@
 
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/Scratch.h"
-#include "passes/Conversion/TileToNVVM/ScratchTiles.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -396,19 +395,18 @@ static void forRowsOfLanes(
 static Value readCandidate(TileReader &in, TopNOp op, const ScratchTile &from,
                            Value row, Value col) {
   ThreadBuilder &b = in.b;
-  int64_t cols = blockedLayoutOf(op.getValues()).cols;
+  int64_t cols = RegisterLayout(op.getValues()).cols;
   Value inside = b.clamp(col, cols);
   Value index = arith::AddIOp::create(b, in.scalar(op.getBase()), inside);
   return b.select(b.less(col, cols),
-                  packElement(b, readScratch(b, from, row, inside), index),
-                  b.i64(0));
+                  packElement(b, from.read(b, row, inside), index), b.i64(0));
 }
 
 /// Lists are in the registers of the threads that are their lanes.
 static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   ScratchTile from = share(in, op.getValuesMutable());
-  BlockedLayout best = blockedLayoutOf(op.getBestValues());
+  RegisterLayout best(op.getBestValues());
   LaneSorter sorter(b, best.cols);
   int64_t rowsAtOnce = b.getThreads() / sorter.getPlaces();
   SmallVector<Value> bestValues = in.registersOf(op.getBestValues());
@@ -424,7 +422,7 @@ static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
       lists.elements.push_back(packElement(b, bestValues[k], bestIndices[k]));
       lists.last.push_back(sorter.get(lists.elements.back(), best.cols - 1));
     }
-    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
+    sorter.mergeCandidates(lists, RegisterLayout(op.getValues()).cols,
                            [&](Value row, Value col) {
                              return readCandidate(in, op, from, row, col);
                            });
@@ -439,7 +437,7 @@ static Results lowerTopNInRegisters(TopNOp op, TileReader &in) {
 
 static Results lowerTopN(TopNOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  BlockedLayout best = blockedLayoutOf(op.getBestValues());
+  RegisterLayout best(op.getBestValues());
   LaneSorter sorter(b, best.cols);
   if (staysInRegisters(op))
     return lowerTopNInRegisters(op, in);
@@ -454,21 +452,21 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
     for (auto [row, isRow] : llvm::zip_equal(rows, exists)) {
       SmallVector<Value> list =
           sorter.readRow(isRow, [&, row = row](Value col) {
-            return packElement(b, readScratch(b, values, row, col),
-                               readScratch(b, indices, row, col));
+            return packElement(b, values.read(b, row, col),
+                               indices.read(b, row, col));
           });
       lists.last.push_back(sorter.get(list, best.cols - 1));
       llvm::append_range(lists.elements, list);
     }
-    sorter.mergeCandidates(lists, blockedLayoutOf(op.getValues()).cols,
+    sorter.mergeCandidates(lists, RegisterLayout(op.getValues()).cols,
                            [&](Value row, Value col) {
                              return readCandidate(in, op, from, row, col);
                            });
     sorter.writeRows(rows, exists, lists.elements,
                      [&](Value element, Value row, Value col) {
                        auto [value, index] = unpackElement(b, element);
-                       writeScratch(b, value, values, row, col);
-                       writeScratch(b, index, indices, row, col);
+                       values.write(b, value, row, col);
+                       indices.write(b, index, row, col);
                      });
   };
   forRowsOfLanes(b, sorter, best.rows, mergeRows);
@@ -480,7 +478,7 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
 /// Numbers in ascending order are complements in descending order.
 static Results lowerSort(SortOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  BlockedLayout blocked = blockedLayoutOf(op.getInput());
+  RegisterLayout blocked(op.getInput());
   LaneSorter sorter(b, blocked.cols);
   Scratch scratch(in);
   ScratchTile shared = scratch.store(op.getInput());
@@ -491,13 +489,12 @@ static Results lowerSort(SortOp op, TileReader &in) {
       llvm::append_range(
           elements, sorter.readRow(isRow, [&, row = row](Value col) -> Value {
             return arith::ExtUIOp::create(
-                b, b.getI64Type(),
-                complement(b, readScratch(b, shared, row, col)));
+                b, b.getI64Type(), complement(b, shared.read(b, row, col)));
           }));
     elements = sorter.sort(std::move(elements), sorter.getLength());
     sorter.writeRows(
         rows, exists, elements, [&](Value element, Value row, Value col) {
-          writeScratch(b, complement(b, low(b, element)), shared, row, col);
+          shared.write(b, complement(b, low(b, element)), row, col);
         });
   };
   forRowsOfLanes(b, sorter, blocked.rows, sortRows);

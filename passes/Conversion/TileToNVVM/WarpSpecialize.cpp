@@ -10,12 +10,12 @@
 
 #include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/IR/IRMapping.h"
-#include "passes/Conversion/TileToNVVM/MmaLayout.h"
-#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUWARPSPECIALIZE

@@ -17,6 +17,7 @@
 #include "passes/Conversion/TileToNVVM/Assembly.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+#include "passes/Conversion/TileToNVVM/TileUtils.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -132,7 +133,7 @@ static Value describeA(TileReader &in, DotOp op, int64_t s, int64_t k) {
   const SharedShape &shape = tile.shape;
   bool across = op.getTransposeA();
   constexpr int64_t groupRows = 16 * warpsOfGroup;
-  int64_t mTileRows = 16 * MmaLayout(op.getResult()).warps;
+  int64_t mTileRows = 16 * RegisterLayout(op.getResult()).warps();
   // Swizzle atom columns divide 64 columns.
   int64_t perAtom = shape.atomVectors() * SharedShape::vectorElements;
   int64_t groupBytes = across ? groupRows / perAtom * shape.atomBytes()
@@ -181,7 +182,7 @@ static void orderRegisters(ThreadBuilder &b,
 
 Results nsa::cuda::lowerWarpgroupDot(DotOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
-  MmaLayout acc(op.getResult());
+  RegisterLayout acc(op.getResult());
   TileType aType = op.getA().getType();
   bool inRegisters = hasMmaLayout(aType), startsAtZero = isZero(op.getAcc());
   int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
