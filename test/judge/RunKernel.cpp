@@ -5,7 +5,7 @@
 // Compiles the only kernel of a module, @kernel, for a processor
 // ("x86-64-v3") or for GPUs, whose warpgroups multiply on "sm_90a", and runs
 // its one program. A file holds the bytes of an argument, before and after.
-// What the kernel writes beside its arguments is an error.
+// What the kernel reads or writes beside its arguments is an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,14 +39,20 @@ static void check(const Status &status) {
 }
 
 namespace {
-/// An argument's memory between two guard zones.
+/// An argument's memory: what lies before must stay as it is, and behind begins
+/// a page that cannot be read.
 class Memory {
 public:
-  explicit Memory(const std::string &content)
-      : count(content.size()), bytes(count + 2 * guard + 64, fill) {
-    auto address = reinterpret_cast<uintptr_t>(bytes.data()) + guard;
-    base = bytes.data() + guard +
-           llvm::offsetToAlignment(address, llvm::Align(64));
+  explicit Memory(const std::string &content) : count(content.size()) {
+    size_t page = size_t(getpagesize()), own = llvm::alignTo(count, 64);
+    size_t bytes = llvm::alignTo(own + 256, page);
+    begin =
+        static_cast<char *>(mmap(nullptr, bytes + page, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    end = begin + bytes;
+    mprotect(end, page, PROT_NONE);
+    std::fill(begin, end, fill);
+    base = end - own;
     llvm::copy(content, base);
   }
 
@@ -55,18 +61,15 @@ public:
   std::string content() const { return {base, count}; }
   bool isGuardIntact() const {
     auto isFill = [](char c) { return c == fill; };
-    const char *end = base + count;
-    return std::all_of(bytes.data(), static_cast<const char *>(base), isFill) &&
-           std::all_of(end, bytes.data() + bytes.size(), isFill);
+    return std::all_of(begin, base, isFill) &&
+           std::all_of(base + count, end, isFill);
   }
 
 private:
-  static constexpr size_t guard = 256;
   static constexpr char fill = 0x5a;
 
   size_t count;
-  std::vector<char> bytes;
-  char *base;
+  char *begin, *base, *end;
 };
 } // namespace
 

@@ -56,6 +56,9 @@ def run_module(module, program):
         name = f"a{program.arguments.index(v)}"
         module.write(name, inputs.pop(name))
     out = module.run("main", inputs)
+    if hasattr(module, "tensors"):
+        types = [module.tensors[name][0] for name in output_names(program)]
+        assert types == [v.element for v in [*program.results, *program.wanted]], f"outputs of {types}\n{program.text()}"
     return [out[name] if name in out else module.read(name) for name in output_names(program)]
 
 

@@ -229,7 +229,7 @@ def _(b):
 
 @sample("nsa.cache_append", "nsa.cache_read")
 def _(b):
-    rows, heads, width = b.pick([8, 64]), b.between(1, 3), b.pick([1, 16])
+    rows, heads, width = b.pick([1, 8, 64]), b.between(1, 3), b.pick([1, 16])
     index = positions(b, 3 * rows)
     cache = b.normal(b.batch, rows, heads, width)
     b.op("nsa.cache_read", cache=cache, last=index, count=b.between(1, rows))

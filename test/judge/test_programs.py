@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from executors import CPU, SEED, nsa
+from executors import CPU, SEED, make_rng, nsa
 
 import generate
 import generate_nsa
@@ -31,6 +31,14 @@ def check_again(number, made, first):
         assert nsa.compile(made.text()).artifact == nsa.compile(made.text()).artifact, "compiled twice, other bytes"
     else:
         assert judge.judge(made, CPU(fuse=False), SEED) is None, "wrong without fusion"
+
+
+def test_the_same_operations_of_other_operands_are_another_kernel():
+    b = generate.Builder(make_rng("operands"), "f32")
+    x, y, z, w = (b.normal(3, 8) for _ in range(4))
+    b.op("nn.swiglu", gate=b.op("nn.scale", input=x, factor=0.5)[0], up=y)
+    b.op("nn.swiglu", gate=z, up=b.op("nn.scale", input=w, factor=0.5)[0])
+    assert judge.judge(b.finish(), CPU(), SEED) is None
 
 
 @pytest.mark.parametrize("kind", MAKERS)

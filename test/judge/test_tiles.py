@@ -225,6 +225,23 @@ def test_elements_do_not_depend_on_their_place(target, tmp_path):
     k.check(tmp_path, target)
 
 
+@pytest.mark.parametrize("target", PLACES)
+def test_lists_of_the_largest_leave_those_before(target, tmp_path):
+    x, base = np.abs(random((16, 17))), 100
+    values, indices = (np.tile([[*first, *[-1] * 9]], (16, 1)) for first in ([2, 0.5], [7, 9]))
+    k = Kernel()
+    candidates, before = k.load(x), [k.load(values), k.load(indices, "i32")]
+    k.lines += [f"%base = arith.constant {base} : i32",
+                f"%best:2 = tile.top_n {candidates[0]}, %base, {before[0][0]}, {before[1][0]} : "
+                f"{', '.join(map(k.tile, [candidates, *before]))}"]
+    together = np.concatenate([values, x], 1), np.concatenate([indices, np.tile(np.arange(17) + base, (16, 1))], 1)
+    order = np.argsort(-together[0], 1)[:, :11]
+    for i in range(2):
+        k.store((f"%best#{i}", *before[i][1:]), np.take_along_axis(together[i], order, 1))
+        k.store(before[i], (values, indices)[i])
+    k.check(tmp_path, target, 0)
+
+
 # --- Products --------------------------------------------------------------------
 
 SHAPES = [(64, 64, 64), (1, 1, 1), (5, 7, 3), (17, 9, 13), (6, 64, 64), (1, 64, 24), (64, 1, 32), (33, 24, 1), (3, 4, 6), (20, 8, 8),
