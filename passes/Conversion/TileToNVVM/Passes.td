@@ -5,6 +5,8 @@
 
 include "mlir/Pass/PassBase.td"
 
+// docs/gpu-codegen.md shows a kernel after each of these passes.
+
 def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
   let summary = "Save the registers of kernels that multiply tiles of 16 bits";
   let description = [{
@@ -90,16 +92,6 @@ def TileGPUAssignLayouts
       threads take it together, which a remark says.
     - Operands a of dots stay in shared memory where accumulators leave no
       registers for them, and those of wgmma, which takes no time to read them.
-
-    Example:
-
-    ```mlir
-    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
-    %d = tile.dot %a, %b, %c : ...
-    // becomes
-    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.shared>
-    %d = tile.dot %a, %b, %c {tile_gpu.mma = #tile_gpu.mma<version = 3>} : ...
-    ```
   }];
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
   let options = [
@@ -119,16 +111,6 @@ def TileGPUPromoteToShared
     `tile_gpu.async_copy` to it and a `tile_gpu.local_view` that its uses read;
     a `tile.convert` to such a tile the same with a `tile_gpu.local_store`. The
     swizzle is the widest that divides a row, of 128 bytes at most.
-
-    Example:
-
-    ```mlir
-    %k = tile.load %x[%r, %c] : ... -> !tile.tile<64x64xbf16, #tile.shared>
-    // becomes
-    %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
-    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ... to !tile_gpu.memdesc<64x64xbf16>
-    %k = tile_gpu.local_view %0 : !tile_gpu.memdesc<64x64xbf16> -> !tile.tile<64x64xbf16, #tile.shared>
-    ```
   }];
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
@@ -150,22 +132,6 @@ def TileGPUAllocateSharedMemory
 
     A kernel that needs more than `shared-limit` bytes gets no producer, then
     fewer stages; one that needs more without them is an error.
-
-    Example:
-
-    ```mlir
-    scf.for %i = %lower to %upper step %step : i32 {
-      %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<64x64xbf16>
-      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
-      ...
-    }
-    // becomes
-    scf.for %i = %lower to %upper step %step : i32 {
-      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
-      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
-      ...
-    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 8192, offset = 0>}
-    ```
   }];
   let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile_gpu::TileGPUDialect"];
   let options = [
@@ -196,28 +162,6 @@ def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
     first dot multiplies, if a warpgroup makes it. What the copies' indices are
     computed from is computed once more for that. Rows and columns of f32 or i32
     that the loop loads are copied, too, behind its tiles.
-
-    Example:
-
-    ```mlir
-    scf.for %i = %c0 to %n step %c1 : i32 {
-      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
-      tile_gpu.async_copy %x[%i, %r] to %0 width 8 : ...
-      ...
-    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 2, bytes = 8192, offset = 0>}
-    // becomes
-    %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
-    tile_gpu.copy_if %any { tile_gpu.async_copy %x[%c0, %r] to %0 stage %c0 width 8 : ... }
-    tile_gpu.async_commit
-    scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0) -> i32 : i32 {
-      tile_gpu.async_wait pending 0
-      tile_gpu.barrier
-      tile_gpu.copy_if %more { tile_gpu.async_copy %x[%j, %r] to %0 stage %other width 8 : ... }
-      tile_gpu.async_commit
-      ...
-      scf.yield %other : i32
-    }
-    ```
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
@@ -235,34 +179,6 @@ def TileGPUWarpSpecialize
 
     The last dot of an iteration is made after the first one of the next
     iteration, if nothing needs it before: the loop carries its operand a.
-
-    Example:
-
-    ```mlir
-    scf.for %i = %c0 to %n step %c1 iter_args(%x = %y) -> (!acc) : i32 {
-      %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
-      tile_gpu.async_copy %k[%i, %r] to %0 width 8 : ...
-      ...
-    } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 4, bytes = 8192, offset = 0, producer = true>}
-    // becomes
-    %0 = tile_gpu.alloc swizzle 128 at 0 : !tile_gpu.memdesc<64x64xbf16>
-    ...
-    tile_gpu.warp_specialize blocks 1 launch 168 registers [24, 240] producer {
-      scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0, %phase = %c0) -> (i32, i32) : i32 {
-        tile_gpu.mbarrier_wait %empty[%stage] parity %other : ...
-        tile_gpu.mbarrier_expect %full[%stage] bytes 8192 : ...
-        tile_gpu.tma_load map 0[%c0, %i] to %0 stage %bytes signals %full[%stage] evict_last : ...
-        ...
-      }
-    } consumer {
-      scf.for %i = %c0 to %n step %c1 iter_args(%x = %y, %stage = %c0, %phase = %c0) -> (!acc, i32, i32) : i32 {
-        tile_gpu.mbarrier_wait %full[%stage] parity %phase : ...
-        ...
-        tile_gpu.mbarrier_arrive %empty[%stage] : ...
-        ...
-      }
-    }
-    ```
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
@@ -292,18 +208,6 @@ def TileGPUInsertBarriers
     All of a loop may have run before each iteration, and neither branch or both
     before what is behind them. Nothing is in flight where control flow begins and
     ends. A barrier that not all threads would come by is an error.
-
-    Example:
-
-    ```mlir
-    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ...
-    %d = tile.dot %a, %v, %zero : ...
-    // becomes
-    tile_gpu.async_copy %x[%r, %c] to %0 width 8 : ...
-    tile_gpu.async_wait pending 0
-    tile_gpu.barrier
-    %d = tile.dot %a, %v, %zero : ...
-    ```
   }];
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
