@@ -14,13 +14,6 @@ using namespace nsa::tile_gpu;
 #define GET_OP_CLASSES
 #include "dialects/TileGPU/TileGPUOps.cpp.inc"
 
-static LogicalResult verifyPending(Operation *op, int32_t pending) {
-  if (pending >= 0)
-    return success();
-  return op->emitOpError("leaves ")
-         << pending << " groups pending, less than 0";
-}
-
 static LogicalResult verifySums(Operation *op) {
   if (op->getNumResults() > 0)
     return success();
@@ -160,13 +153,6 @@ LogicalResult WarpIfOp::verify() {
   return success();
 }
 
-LogicalResult MBarriersOp::verify() {
-  if (int64_t(getArrivals()) >= 1)
-    return success();
-  return emitOpError("is passed after ")
-         << getArrivals() << " arrivals, less than 1";
-}
-
 LogicalResult WarpSpecializeOp::verify() {
   std::optional<ArrayRef<int64_t>> registers = getRegisters();
   if (registers.has_value() == getLaunchRegisters().has_value() &&
@@ -176,14 +162,6 @@ LogicalResult WarpSpecializeOp::verify() {
                      "has at launch, as a producer and as a consumer");
 }
 
-LogicalResult AsyncWaitOp::verify() {
-  return verifyPending(*this, int32_t(getPending()));
-}
-
 LogicalResult WgmmaCommitOp::verify() { return verifySums(*this); }
 
-LogicalResult WgmmaWaitOp::verify() {
-  if (failed(verifySums(*this)))
-    return failure();
-  return verifyPending(*this, int32_t(getPending()));
-}
+LogicalResult WgmmaWaitOp::verify() { return verifySums(*this); }

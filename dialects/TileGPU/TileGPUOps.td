@@ -242,12 +242,12 @@ def TileGPU_MBarriersOp : Op<TileGPU_Dialect, "mbarriers", [Pure]> {
     %full = tile_gpu.mbarriers arrivals 1 at 65536 : !tile_gpu.mbarriers<4>
     ```
   }];
-  let arguments = (ins I64Attr:$arrivals, I64Attr:$offset);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$arrivals,
+                       I64Attr:$offset);
   let results = (outs TileGPU_MBarriersType:$barriers);
   let assemblyFormat = [{
     `arrivals` $arrivals `at` $offset attr-dict `:` qualified(type($barriers))
   }];
-  let hasVerifier = 1;
 }
 
 def TileGPU_MBarrierInitOp : TileGPU_Op<"mbarrier_init"> {
@@ -433,9 +433,8 @@ def TileGPU_AsyncWaitOp : TileGPU_Op<"async_wait"> {
     tile_gpu.async_wait pending 1
     ```
   }];
-  let arguments = (ins I32Attr:$pending);
+  let arguments = (ins ConfinedAttr<I32Attr, [IntNonNegative]>:$pending);
   let assemblyFormat = "`pending` $pending attr-dict";
-  let hasVerifier = 1;
 }
 
 def TileGPU_FenceAsyncOp : TileGPU_Op<"fence_async"> {
@@ -490,7 +489,8 @@ def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
     %r:2 = tile_gpu.wgmma_wait pending 1 %a, %b : f32, f32
     ```
   }];
-  let arguments = (ins I32Attr:$pending, Variadic<AnyType>:$values);
+  let arguments = (ins ConfinedAttr<I32Attr, [IntNonNegative]>:$pending,
+                       Variadic<AnyType>:$values);
   let assemblyFormat = "`pending` $pending $values attr-dict `:` type($values)";
   let hasVerifier = 1;
 }

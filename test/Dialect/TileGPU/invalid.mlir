@@ -107,7 +107,7 @@ func.func @lists(%x: !tile.tile<16x32xf32, #blocked>, %base: i32, %v: !tile.tile
 // -----
 
 func.func @pending() {
-  // expected-error@+1 {{'tile_gpu.async_wait' op leaves -1 groups pending, less than 0}}
+  // expected-error@+1 {{attribute 'pending' failed to satisfy constraint: 32-bit signless integer attribute whose value is non-negative}}
   tile_gpu.async_wait pending -1
   return
 }
@@ -146,7 +146,7 @@ func.func private @no_barriers() -> !tile_gpu.mbarriers<0>
 // -----
 
 func.func @arrivals() {
-  // expected-error@+1 {{is passed after 0 arrivals, less than 1}}
+  // expected-error@+1 {{attribute 'arrivals' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
   %0 = tile_gpu.mbarriers arrivals 0 at 0 : !tile_gpu.mbarriers<1>
   return
 }
