@@ -94,42 +94,47 @@ class BarrierInserter {
 public:
   explicit BarrierInserter(KernelOp kernel);
 
-  LogicalResult run() { return visitAll(kernel.getBody().front()); }
+  /// Fails with an error if not all threads come by where they have to wait.
+  LogicalResult run() {
+    visitAll(kernel.getBody().front());
+    return failure(hasRefused);
+  }
 
 private:
   /// Visits the operations of a block, up to the last dots in it.
-  LogicalResult visitAll(Block &block);
-  LogicalResult visit(Operation *op);
-  LogicalResult visitAccess(const GlobalAccess &access);
-  LogicalResult visitCopy(AsyncCopyOp op);
-  LogicalResult visitDot(DotOp op);
-  LogicalResult visitVote();
-  LogicalResult visitLoop(scf::ForOp op);
-  LogicalResult visitBranch(scf::IfOp op);
-  LogicalResult visitWarpBranch(WarpIfOp op);
-  LogicalResult visitRoles(WarpSpecializeOp op);
+  void visitAll(Block &block);
+  void visit(Operation *op);
+  void visitAccess(const GlobalAccess &access);
+  void visitCopy(AsyncCopyOp op);
+  void visitDot(DotOp op);
+  void visitVote();
+  void visitLoop(scf::ForOp op);
+  void visitBranch(scf::IfOp op);
+  void visitWarpBranch(WarpIfOp op);
+  void visitRoles(WarpSpecializeOp op);
   /// Visits a region that only some threads come by.
-  LogicalResult visitApart(Region &region);
+  void visitApart(Region &region);
 
   // In front of what comes next:
   /// Lets all threads wait for each other.
-  LogicalResult insertBarrier();
+  void insertBarrier();
   /// What a barrier takes: no wgmma reads shared memory any more, and all sees
   /// what was written there.
-  LogicalResult prepareBarrier();
+  void prepareBarrier();
   /// Waits until all threads may access a piece.
-  LogicalResult awaitPiece(const Piece &piece);
-  LogicalResult read(const Piece &piece);
-  LogicalResult write(const Piece &piece);
-  LogicalResult waitAll();
+  void awaitPiece(const Piece &piece);
+  void read(const Piece &piece);
+  void write(const Piece &piece);
+  void waitAll();
   /// Nothing is in flight at the end of a loop's or a branch's block.
-  LogicalResult visitAndSettle(Block &block);
+  void visitAndSettle(Block &block);
   /// Waits for a dot, and those before it; for all without one.
-  LogicalResult awaitWgmma(DotOp last = {});
-  LogicalResult awaitOperands(Operation *op);
-  InFlightDiagnostic refuse(StringRef what) {
-    return emitError(b.getLoc())
-           << "needs " << what << ", but not all threads of the block come by";
+  void awaitWgmma(DotOp last = {});
+  void awaitOperands(Operation *op);
+  void refuse(StringRef what) {
+    if (!std::exchange(hasRefused, true))
+      emitError(b.getLoc())
+          << "needs " << what << ", but not all threads of the block come by";
   }
 
   KernelOp kernel;
@@ -142,6 +147,7 @@ private:
   SmallVector<DotOp> dots;
   /// Whether not all of the threads that meet at barriers come by.
   bool isApart = false;
+  bool hasRefused = false;
 };
 } // namespace
 
@@ -162,28 +168,24 @@ BarrierInserter::BarrierInserter(KernelOp kernel)
 // Waits
 //===----------------------------------------------------------------------===//
 
-LogicalResult BarrierInserter::prepareBarrier() {
+void BarrierInserter::prepareBarrier() {
   if (isApart)
     return refuse("a barrier");
-  if (failed(awaitWgmma()))
-    return failure();
+  awaitWgmma();
   // Warpgroups read shared memory through another path than threads write it.
   if (hasWgmma && !pending.unseen.empty() && !pending.isFenced)
     FenceAsyncOp::create(b);
   Pending after;
   after.copies = std::move(pending.copies);
   pending = std::move(after);
-  return success();
 }
 
-LogicalResult BarrierInserter::insertBarrier() {
-  if (failed(prepareBarrier()))
-    return failure();
+void BarrierInserter::insertBarrier() {
+  prepareBarrier();
   BarrierOp::create(b);
-  return success();
 }
 
-LogicalResult BarrierInserter::awaitPiece(const Piece &piece) {
+void BarrierInserter::awaitPiece(const Piece &piece) {
   auto meets = [&](const Piece &other) { return other.meets(piece); };
   auto *last = llvm::find_if(llvm::reverse(pending.copies), meets).base();
   if (last != pending.copies.begin()) {
@@ -195,37 +197,37 @@ LogicalResult BarrierInserter::awaitPiece(const Piece &piece) {
     if (llvm::none_of(pending.copies, isKnown))
       pending.copies.clear();
   }
-  return llvm::any_of(pending.unseen, meets) ? insertBarrier() : success();
+  if (llvm::any_of(pending.unseen, meets))
+    insertBarrier();
 }
 
-LogicalResult BarrierInserter::read(const Piece &piece) {
-  if (failed(awaitPiece(piece)))
-    return failure();
+void BarrierInserter::read(const Piece &piece) {
+  awaitPiece(piece);
   pending.sharedRead = true;
-  return success();
 }
 
 /// Of a piece that threads are going to store to or copy to.
-LogicalResult BarrierInserter::write(const Piece &piece) {
-  if (failed(awaitPiece(piece)))
-    return failure();
-  return pending.sharedRead ? insertBarrier() : success();
+void BarrierInserter::write(const Piece &piece) {
+  awaitPiece(piece);
+  if (pending.sharedRead)
+    insertBarrier();
 }
 
-LogicalResult BarrierInserter::waitAll() {
+void BarrierInserter::waitAll() {
   if (!pending.copies.empty()) {
     Piece last = *llvm::find_if(llvm::reverse(pending.copies), isKnown);
-    return read(last);
+    read(last);
+  } else if (!pending.unseen.empty()) {
+    insertBarrier();
   }
-  return pending.unseen.empty() ? success() : insertBarrier();
 }
 
-LogicalResult BarrierInserter::awaitWgmma(DotOp last) {
+void BarrierInserter::awaitWgmma(DotOp last) {
   auto *end = last ? llvm::find(dots, last) : dots.end();
   if (last && end != dots.end())
     ++end;
   else if (last || dots.empty())
-    return success();
+    return;
   SmallVector<Value> sums;
   for (DotOp done : llvm::make_range(dots.begin(), end)) {
     if (done->getBlock() != b.getInsertionBlock())
@@ -237,20 +239,17 @@ LogicalResult BarrierInserter::awaitWgmma(DotOp last) {
   for (auto [sum, result] : llvm::zip_equal(sums, wait.getResults()))
     sum.replaceAllUsesExcept(result, wait);
   dots.erase(dots.begin(), end);
-  return success();
 }
 
 /// What an operation with a region does with its surroundings shows in its
 /// operands, or it is a loop or a branch. Where a stage is free again, dots
 /// have read it.
-LogicalResult BarrierInserter::awaitOperands(Operation *op) {
+void BarrierInserter::awaitOperands(Operation *op) {
   if (isa<scf::ForOp, scf::IfOp, MBarrierArriveOp>(op))
     return awaitWgmma();
   for (Value operand : op->getOperands())
     if (auto dot = operand.getDefiningOp<DotOp>())
-      if (failed(awaitWgmma(dot)))
-        return failure();
-  return success();
+      awaitWgmma(dot);
 }
 
 //===----------------------------------------------------------------------===//
@@ -261,13 +260,11 @@ LogicalResult BarrierInserter::awaitOperands(Operation *op) {
 /// output may lie in the memory of an input whose elements are read before: a
 /// thread that writes the elements that it has read itself needs no barrier. Of
 /// two writes of one element the later one counts.
-LogicalResult BarrierInserter::visitAccess(const GlobalAccess &access) {
+void BarrierInserter::visitAccess(const GlobalAccess &access) {
   if (!access.isWrite) {
-    if (pending.stored && readAndWritten.contains(access.argument) &&
-        failed(insertBarrier()))
-      return failure();
-    pending.add(access);
-    return success();
+    if (pending.stored && readAndWritten.contains(access.argument))
+      insertBarrier();
+    return pending.add(access);
   }
   auto isOther = [&](const GlobalAccess &other) {
     return !haveSameOwners(other, access);
@@ -275,135 +272,120 @@ LogicalResult BarrierInserter::visitAccess(const GlobalAccess &access) {
   auto overtakes = [&](const GlobalAccess &other) {
     return other.argument == access.argument && isOther(other);
   };
-  if ((llvm::any_of(pending.reads, isOther) ||
-       llvm::any_of(pending.writes, overtakes)) &&
-      (failed(waitAll()) || failed(insertBarrier())))
-    return failure();
+  if (llvm::any_of(pending.reads, isOther) ||
+      llvm::any_of(pending.writes, overtakes)) {
+    waitAll();
+    insertBarrier();
+  }
   pending.add(access);
   pending.stored = true;
-  return success();
 }
 
 /// Copies to one of several stages are awaited where that is in turn.
-LogicalResult BarrierInserter::visitCopy(AsyncCopyOp op) {
+void BarrierInserter::visitCopy(AsyncCopyOp op) {
   if (op.getStage())
-    return success();
+    return;
   Piece piece = getPiece(op.getBuffer());
-  if (failed(write(piece)))
-    return failure();
+  write(piece);
   if (op.isAsync())
     pending.copies.push_back(piece);
   else
     pending.write(piece);
-  return success();
 }
 
-LogicalResult BarrierInserter::visitDot(DotOp op) {
+void BarrierInserter::visitDot(DotOp op) {
   for (Value operand : {op.getA(), op.getB()})
-    if (isShared(operand.getType()) && failed(read(getPiece(operand))))
-      return failure();
+    if (isShared(operand.getType()))
+      read(getPiece(operand));
   if (!isWgmma(op))
-    return success();
+    return;
   if (isApart)
     return refuse("whole warpgroups");
   dots.push_back(op);
-  return success();
 }
 
 /// A vote is a barrier, but without the fence that warpgroups need.
-LogicalResult BarrierInserter::visitVote() {
+void BarrierInserter::visitVote() {
   if (isApart)
     return refuse("all votes");
   pending.reads.clear();
   pending.writes.clear();
   pending.stored = false;
-  return success();
 }
 
-LogicalResult BarrierInserter::visit(Operation *op) {
+void BarrierInserter::visit(Operation *op) {
   b.setInsertionPoint(op);
   b.setLoc(op->getLoc());
-  if (failed(awaitOperands(op)))
-    return failure();
+  awaitOperands(op);
   SmallVector<GlobalAccess> accesses = getGlobalAccesses(op);
   for (const GlobalAccess &access : accesses)
-    if (!access.isWrite && failed(visitAccess(access)))
-      return failure();
+    if (!access.isWrite)
+      visitAccess(access);
   if (auto store = dyn_cast<LocalStoreOp>(op)) {
-    if (failed(write(getPiece(store.getBuffer()))))
-      return failure();
+    write(getPiece(store.getBuffer()));
     pending.write(getPiece(store.getBuffer()));
   }
   // Threads wait for each other before and behind what they write to scratch.
-  if (getScratchBytes(op) > 0 && failed(prepareBarrier()))
-    return failure();
+  if (getScratchBytes(op) > 0)
+    prepareBarrier();
   for (const GlobalAccess &access : accesses)
-    if (access.isWrite && failed(visitAccess(access)))
-      return failure();
-  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+    if (access.isWrite)
+      visitAccess(access);
+  llvm::TypeSwitch<Operation *>(op)
       .Case([&](LocalStoreOp store) {
         pending.write(getPiece(store.getBuffer()));
-        return success();
       })
-      .Case([&](AsyncCopyOp copy) { return visitCopy(copy); })
+      .Case([&](AsyncCopyOp copy) { visitCopy(copy); })
       .Case([&](ConvertOp convert) {
-        return isShared(convert.getInput().getType())
-                   ? read(getPiece(convert.getInput()))
-                   : success();
+        if (isShared(convert.getInput().getType()))
+          read(getPiece(convert.getInput()));
       })
-      .Case([&](DotOp dot) { return visitDot(dot); })
-      .Case([&](AnyOp) { return visitVote(); })
-      .Case<BarrierOp, MBarrierInitOp>([&](auto) { return prepareBarrier(); })
-      .Case([&](FenceAsyncOp) {
-        pending.isFenced = true;
-        return success();
-      })
+      .Case([&](DotOp dot) { visitDot(dot); })
+      .Case([&](AnyOp) { visitVote(); })
+      .Case<BarrierOp, MBarrierInitOp>([&](auto) { prepareBarrier(); })
+      .Case([&](FenceAsyncOp) { pending.isFenced = true; })
       .Case([&](AsyncCommitOp) {
         if (!pending.copies.empty())
           pending.copies.push_back({0, 0});
-        return success();
       })
-      .Case([&](scf::ForOp loop) { return visitLoop(loop); })
-      .Case([&](scf::IfOp branch) { return visitBranch(branch); })
-      .Case([&](WarpIfOp branch) { return visitWarpBranch(branch); })
-      .Case([&](CopyIfOp copies) { return visitApart(copies.getBody()); })
-      .Case([&](WarpSpecializeOp roles) { return visitRoles(roles); })
-      .Default([](Operation *) { return success(); });
+      .Case([&](scf::ForOp loop) { visitLoop(loop); })
+      .Case([&](scf::IfOp branch) { visitBranch(branch); })
+      .Case([&](WarpIfOp branch) { visitWarpBranch(branch); })
+      .Case([&](CopyIfOp copies) { visitApart(copies.getBody()); })
+      .Case([&](WarpSpecializeOp roles) { visitRoles(roles); });
 }
 
 //===----------------------------------------------------------------------===//
 // Control flow
 //===----------------------------------------------------------------------===//
 
-LogicalResult BarrierInserter::visitAll(Block &block) {
+void BarrierInserter::visitAll(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
-    if (failed(visit(&op)))
-      return failure();
+    visit(&op);
   }
   if (!block.empty() && block.back().hasTrait<OpTrait::IsTerminator>())
     b.setInsertionPoint(&block.back());
   else
     b.setInsertionPointToEnd(&block);
-  return awaitWgmma();
+  awaitWgmma();
 }
 
-LogicalResult BarrierInserter::visitAndSettle(Block &block) {
-  return failure(failed(visitAll(block)) || failed(waitAll()));
+void BarrierInserter::visitAndSettle(Block &block) {
+  visitAll(block);
+  waitAll();
 }
 
-LogicalResult BarrierInserter::visitApart(Region &region) {
+void BarrierInserter::visitApart(Region &region) {
   llvm::SaveAndRestore saved(isApart, true);
   for (Operation &op : llvm::make_early_inc_range(region.front()))
-    if (failed(visit(&op)))
-      return failure();
-  return success();
+    visit(&op);
 }
 
-LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
-  if (failed(waitAll()) || failed(awaitWgmma()))
-    return failure();
+void BarrierInserter::visitLoop(scf::ForOp op) {
+  waitAll();
+  awaitWgmma();
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
   op.getBody()->walk([&](Operation *inner) {
@@ -414,44 +396,41 @@ LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
   });
   pending.stored = true;
   Pending around = pending;
-  if (failed(visitAndSettle(*op.getBody())))
-    return failure();
+  visitAndSettle(*op.getBody());
   pending.join(around);
-  return success();
 }
 
-LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
+void BarrierInserter::visitBranch(scf::IfOp op) {
   // In front of the branch: behind it nobody waits again.
-  if (failed(waitAll()) || failed(awaitWgmma()))
-    return failure();
+  waitAll();
+  awaitWgmma();
   Pending before = pending, after;
   after.isFenced = true;
   for (Region *region : {&op.getThenRegion(), &op.getElseRegion()}) {
     pending = before;
-    if (!region->empty() && failed(visitAndSettle(region->front())))
-      return failure();
+    if (!region->empty())
+      visitAndSettle(region->front());
     after.join(pending);
   }
   pending = std::move(after);
-  return success();
 }
 
 /// What a warp reads inside is there: it waits for nobody.
-LogicalResult BarrierInserter::visitWarpBranch(WarpIfOp op) {
-  return failure(failed(waitAll()) || failed(awaitWgmma()) ||
-                 failed(visitApart(op.getThenRegion())) ||
-                 failed(visitApart(op.getElseRegion())));
+void BarrierInserter::visitWarpBranch(WarpIfOp op) {
+  waitAll();
+  awaitWgmma();
+  visitApart(op.getThenRegion());
+  visitApart(op.getElseRegion());
 }
 
 /// The producer copies what nobody writes.
-LogicalResult BarrierInserter::visitRoles(WarpSpecializeOp op) {
-  if (failed(waitAll()) || failed(awaitWgmma()))
-    return failure();
+void BarrierInserter::visitRoles(WarpSpecializeOp op) {
+  waitAll();
+  awaitWgmma();
   Pending before = pending;
-  if (failed(visitApart(op.getProducer())))
-    return failure();
+  visitApart(op.getProducer());
   pending = std::move(before);
-  return visitAll(op.getConsumer().front());
+  visitAll(op.getConsumer().front());
 }
 
 //===----------------------------------------------------------------------===//
