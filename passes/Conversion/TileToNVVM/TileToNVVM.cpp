@@ -45,21 +45,6 @@ static LogicalResult verifyView(LocalViewOp view) {
       "reads no buffer of its kernel that its block has filled once");
 }
 
-/// Tiles in shared memory are views of buffers.
-static LogicalResult verifyBuffers(KernelOp kernel) {
-  WalkResult result = kernel.walk([](Operation *op) -> WalkResult {
-    if (auto view = dyn_cast<LocalViewOp>(op))
-      return verifyView(view);
-    for (Type type : op->getResultTypes())
-      if (isShared(type))
-        return op->emitOpError("makes ")
-               << type
-               << " without a buffer, which tile-gpu-promote-to-shared makes";
-    return success();
-  });
-  return failure(result.wasInterrupted());
-}
-
 /// Whether threads can run an operation.
 static bool hasLowering(Operation *op) {
   if (isa<TileDialect, TileGPUDialect>(op->getDialect()) ||
@@ -69,27 +54,22 @@ static bool hasLowering(Operation *op) {
          !hasTiles(op);
 }
 
-/// Operations find where buffers and mbarriers are, and what tensor maps
-/// describe.
-static LogicalResult verifyOperands(KernelOp kernel) {
-  auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr);
-  size_t numMaps = maps ? maps.size() : 0;
-  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
-    if (!hasLowering(op))
-      return op->emitOpError("has no lowering to CUDA");
-    if (failed(verifyBufferOperands(op)))
-      return failure();
-    // How threads hold a line says how they copy it.
-    if (auto copy = dyn_cast<AsyncCopyOp>(op);
-        copy && copy.getBuffer().getDefiningOp<AllocOp>().isLine() &&
-        llvm::none_of(copy.getBuffer().getUsers(), llvm::IsaPred<LocalLoadOp>))
-      return op->emitOpError("copies a line that nothing loads");
-    if (auto load = dyn_cast<TmaLoadOp>(op); load && load.getMap() >= numMaps)
-      return op->emitOpError("loads by tensor map ")
-             << load.getMap() << " of a kernel that has " << numMaps;
+/// How threads hold a line says how they copy it.
+static LogicalResult verifyCopy(AsyncCopyOp copy) {
+  if (!copy.getBuffer().getDefiningOp<AllocOp>().isLine() ||
+      llvm::any_of(copy.getBuffer().getUsers(), llvm::IsaPred<LocalLoadOp>))
     return success();
-  });
-  return failure(result.wasInterrupted());
+  return copy.emitOpError("copies a line that nothing loads");
+}
+
+static LogicalResult verifyLoad(TmaLoadOp load) {
+  auto kernel = load->getParentOfType<KernelOp>();
+  auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr);
+  size_t count = maps ? maps.size() : 0;
+  if (load.getMap() < count)
+    return success();
+  return load.emitOpError("loads by tensor map ")
+         << load.getMap() << " of a kernel that has " << count;
 }
 
 static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
@@ -109,30 +89,40 @@ static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
   return success();
 }
 
-static LogicalResult verifyMma(KernelOp kernel, bool hasWgmma) {
-  WalkResult result = kernel.walk(
-      [&](DotOp dot) -> WalkResult { return verifyProduct(dot, hasWgmma); });
-  return failure(result.wasInterrupted());
-}
-
-/// Loops that copy ahead are expanded.
-static LogicalResult verifyExpanded(KernelOp kernel) {
-  WalkResult result = kernel.walk([](scf::ForOp loop) -> WalkResult {
-    if (!loop->hasAttr(kPipelineAttr))
-      return success();
-    return loop->emitError("has ")
+/// Tiles in shared memory are views of buffers, operations find where these and
+/// mbarriers are, and loops that copy ahead are expanded.
+static LogicalResult verifyOperation(Operation *op, bool hasWgmma) {
+  if (!hasLowering(op))
+    return op->emitOpError("has no lowering to CUDA");
+  if (failed(verifyBufferOperands(op)))
+    return failure();
+  if (auto view = dyn_cast<LocalViewOp>(op))
+    return verifyView(view);
+  if (auto copy = dyn_cast<AsyncCopyOp>(op))
+    return verifyCopy(copy);
+  if (auto load = dyn_cast<TmaLoadOp>(op))
+    return verifyLoad(load);
+  if (auto dot = dyn_cast<DotOp>(op))
+    return verifyProduct(dot, hasWgmma);
+  if (op->hasAttr(kPipelineAttr))
+    return op->emitError("has ")
            << kPipelineAttr
            << ", which tile-gpu-pipeline or tile-gpu-warp-specialize expands";
-  });
-  return failure(result.wasInterrupted());
+  for (Type type : op->getResultTypes())
+    if (isShared(type))
+      return op->emitOpError("makes ")
+             << type
+             << " without a buffer, which tile-gpu-promote-to-shared makes";
+  return success();
 }
 
-/// With `tile_gpu.threads` all tiles have layouts.
 static LogicalResult verifyKernel(KernelOp kernel, bool hasWgmma) {
-  return failure(
-      failed(verifyHasThreads(kernel)) || failed(verifyOperands(kernel)) ||
-      failed(verifyBuffers(kernel)) || failed(verifyMma(kernel, hasWgmma)) ||
-      failed(verifyExpanded(kernel)) || failed(verifyAllocated(kernel)));
+  if (failed(verifyHasThreads(kernel)))
+    return failure();
+  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
+    return op == kernel ? success() : verifyOperation(op, hasWgmma);
+  });
+  return failure(result.wasInterrupted() || failed(verifyAllocated(kernel)));
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow
