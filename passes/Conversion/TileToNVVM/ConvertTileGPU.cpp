@@ -1,9 +1,9 @@
 //===- ConvertTileGPU.cpp - barriers and waits to NVVM --------------------===//
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/Assembly.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace nsa {

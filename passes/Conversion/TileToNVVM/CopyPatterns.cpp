@@ -1,8 +1,8 @@
 //===- CopyPatterns.cpp - copies to buffers -------------------------------===//
 
-#include "passes/Conversion/TileToNVVM/GlobalMemory.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
+#include "passes/Conversion/TileToNVVM/TileReader.h"
 #include <numeric>
 
 using namespace mlir;

@@ -4,20 +4,36 @@
 // b. The two registers of b that a dot needs are neighbours of one
 // ldmatrix.x4.
 //
+// wgmma.mma_async.m64nNk16: four warps together multiply 64 rows of a, from
+// their registers or from shared memory, by all of b in shared memory. The
+// M-tiles of four neighbouring warps are those rows, and their MMA tiles lie in
+// registers as the instruction has it. A dot is asynchronous:
+// tile-gpu-insert-barriers waits before the first operation that uses its
+// registers, and before a barrier behind which its operands in shared memory
+// may be overwritten.
+//
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
 #include "passes/Conversion/TileToNVVM/TileUtils.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-SmallVector<Value> nsa::cuda::operandA(TileReader &in, DotOp op, int64_t s,
-                                       int64_t k) {
+//===----------------------------------------------------------------------===//
+// Warps
+//===----------------------------------------------------------------------===//
+
+/// Operand A for M-tile `s` and columns `16 * k` and on.
+static SmallVector<Value> operandA(TileReader &in, DotOp op, int64_t s,
+                                   int64_t k) {
   ThreadBuilder &b = in.b;
   int64_t accWarps = RegisterLayout(op.getResult()).warps();
   if (isShared(op.getA().getType())) {
@@ -52,8 +68,8 @@ SmallVector<Value> nsa::cuda::operandA(TileReader &in, DotOp op, int64_t s,
 }
 
 /// One m16n8k16 dot; the sums are four f32.
-static void multiply(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
-                     ArrayRef<Value> rhs, MutableArrayRef<Value *> sums) {
+static void multiplyOfWarp(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
+                           ArrayRef<Value> rhs, MutableArrayRef<Value *> sums) {
   auto asOperand = [&](Value bits) -> Value {
     if (element.isBF16())
       return bits;
@@ -100,13 +116,214 @@ static Results lowerMmaDot(DotOp op, TileReader &in) {
           for (int64_t i = 0; i < 4; ++i)
             four.push_back(
                 &sums[(2 * s + i / 2) * acc.colCount() + 2 * j + i % 2]);
-          multiply(b, aType.getElementType(), lhs[s],
-                   ArrayRef(matrices).slice(2 * (j - n), 2), four);
+          multiplyOfWarp(b, aType.getElementType(), lhs[s],
+                         ArrayRef(matrices).slice(2 * (j - n), 2), four);
         }
     }
   }
   return {std::move(sums)};
 }
+
+//===----------------------------------------------------------------------===//
+// Warpgroups
+//===----------------------------------------------------------------------===//
+
+static std::string listOf(size_t first, size_t count) {
+  std::string text = "{";
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", $" : "$") + std::to_string(first + i);
+  return text + "}";
+}
+
+/// The element type, the operands and their order in memory of one dot of
+/// 64 rows and 16 elements of each sum.
+namespace {
+struct WarpgroupStep {
+  Type element;
+  /// Four registers, or a descriptor.
+  SmallVector<Value> a;
+  Value b;
+  bool aAcross, bAcross;
+};
+} // namespace
+
+/// sums = a * b, or sums + a * b.
+static void multiplyOfWarpgroup(ThreadBuilder &b, const WarpgroupStep &step,
+                                bool adds, MutableArrayRef<Value> sums) {
+  size_t count = sums.size();
+  Assembly assembly;
+  assembly.results.assign(count, b.getF32Type());
+  assembly.inputs = step.a;
+  assembly.inputs.push_back(step.b);
+  if (adds)
+    assembly.tied.assign(sums.begin(), sums.end());
+  StringRef type = step.element.isBF16() ? "bf16" : "f16";
+  bool inRegisters = step.a.size() > 1;
+  std::string a =
+      inRegisters ? listOf(count, step.a.size()) : "$" + std::to_string(count);
+  // The last numbers: whether a (where it is in memory) and b lie with their
+  // columns in sequence.
+  assembly.text = llvm::formatv(
+      "{{ .reg .pred p; setp.ne.b32 p, {0}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {3}, {4}, ${5}, p, "
+      "1, 1{6}, {7}; }",
+      int(adds), count * 2, type, listOf(0, count), a, count + step.a.size(),
+      inRegisters    ? ""
+      : step.aAcross ? ", 1"
+                     : ", 0",
+      int(step.bAcross));
+  llvm::copy(assembly.create(b), sums.begin());
+}
+
+/// The warpgroup of this thread; null if there is one only.
+static Value warpgroup(ThreadBuilder &b) {
+  if (b.getThreads() == 32 * warpsOfGroup)
+    return {};
+  Value warp = b.place().warp;
+  return b.once(ThreadBuilder::Once::Warpgroup,
+                [&] { return b.div(b.broadcast(warp), warpsOfGroup); });
+}
+
+/// Describes a matrix of 16-bit elements that starts `byte` bytes, and `unit`
+/// times 16, behind the start of a shared tile. `across`: 16 rows, which are
+/// the elements of sums, and swizzle atom columns of columns. Else columns are
+/// the elements of sums: 16 of one swizzle atom column, of as many rows as the
+/// dot has.
+static Value matrixDescriptor(ThreadBuilder &b, const SharedBuffer &tile,
+                              bool across, int64_t byte, Value unit) {
+  Value base = b.sharedBase();
+  Value start = b.once(ThreadBuilder::Once::SharedStart, [&] {
+    Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), base);
+    return b.div(address, 16);
+  });
+  const SharedShape &shape = tile.shape;
+  // PTX ISA, "Matrix-descriptor format", in units of 16 bytes: from swizzle
+  // atom column to swizzle atom column, which is ignored for one, and from 8
+  // rows to the next.
+  int64_t leading = across ? shape.atomBytes() / 16 : 1;
+  int64_t stride = 8 * shape.rowBytes() / 16;
+  // 128, 64 and 32 bytes are 1, 2 and 3.
+  int64_t swizzle = 4 - llvm::Log2_64(shape.atomVectors());
+  Value low = start;
+  if (tile.stage)
+    low = b.add(low, b.div(tile.stage, 16));
+  if (unit)
+    low = b.add(low, unit);
+  low = b.add(low, (tile.offset + byte) / 16 + (leading << 16));
+  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
+  return arith::OrIOp::create(b, wide, b.i64((stride | swizzle << 30) << 32));
+}
+
+/// The byte where columns `16 * k` and on of a shared tile start.
+static int64_t columnByte(const SharedShape &shape, int64_t k) {
+  int64_t vector = 2 * k;
+  return vector / shape.atomVectors() * shape.atomBytes() +
+         vector % shape.atomVectors() * SharedShape::vectorBytes;
+}
+
+/// Operand a in shared memory: the rows of M-tile `s` of each warpgroup,
+/// elements `16 * k` and on of sums.
+static Value describeA(TileReader &in, DotOp op, int64_t s, int64_t k) {
+  ThreadBuilder &b = in.b;
+  SharedBuffer tile = sharedBufferOf(in, op.getA());
+  const SharedShape &shape = tile.shape;
+  bool across = op.getTransposeA();
+  constexpr int64_t groupRows = 16 * warpsOfGroup;
+  int64_t mTileRows = 16 * RegisterLayout(op.getResult()).warps();
+  // Swizzle atom columns divide 64 columns.
+  int64_t perAtom = shape.atomVectors() * SharedShape::vectorElements;
+  int64_t groupBytes = across ? groupRows / perAtom * shape.atomBytes()
+                              : groupRows * shape.rowBytes();
+  int64_t byte = mTileRows / groupRows * s * groupBytes +
+                 (across ? 16 * k * shape.rowBytes() : columnByte(shape, k));
+  Value group = warpgroup(b);
+  return matrixDescriptor(b, tile, across, byte,
+                          group ? b.mul(group, groupBytes / 16) : group);
+}
+
+static Value describeB(TileReader &in, DotOp op, int64_t k) {
+  SharedBuffer tile = sharedBufferOf(in, op.getB());
+  bool across = !op.getTransposeB();
+  return matrixDescriptor(
+      in.b, tile, across,
+      across ? 16 * k * tile.shape.rowBytes() : columnByte(tile.shape, k), {});
+}
+
+static bool isZero(Value tile) {
+  auto splat = tile.getDefiningOp<SplatOp>();
+  return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
+}
+
+/// Orders everything in registers before the first dot.
+static void orderRegisters(ThreadBuilder &b,
+                           MutableArrayRef<SmallVector<Value>> sums,
+                           MutableArrayRef<SmallVector<Value>> lhs) {
+  SmallVector<Value> values;
+  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
+    llvm::append_range(values, list);
+  if (values.empty()) {
+    NVVM::WgmmaFenceAlignedOp::create(b);
+    return;
+  }
+  values = passThrough(b, "wgmma.fence.sync.aligned;", values);
+  auto *next = values.begin();
+  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
+    for (Value &value : list)
+      value = *next++;
+}
+
+static Results lowerWarpgroupDot(DotOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  RegisterLayout acc(op.getResult());
+  TileType aType = op.getA().getType();
+  bool inRegisters = hasMmaLayout(aType), startsAtZero = isZero(op.getAcc());
+  int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
+
+  SmallVector<SmallVector<Value>> sums(acc.mTiles()), lhs;
+  if (!startsAtZero) {
+    SmallVector<Value> values = in.registersOf(op.getAcc());
+    for (int64_t s = 0; s < acc.mTiles(); ++s)
+      for (int64_t c = 0; c < acc.colCount(); c += 2)
+        for (int64_t i = 0; i < 4; ++i)
+          sums[s].push_back(
+              values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
+  }
+  if (inRegisters)
+    for (int64_t s = 0; s < acc.mTiles(); ++s)
+      for (int64_t k = 0; k < steps; ++k)
+        lhs.push_back(operandA(in, op, s, k));
+  orderRegisters(b, sums, lhs);
+
+  for (int64_t s = 0; s < acc.mTiles(); ++s) {
+    sums[s].resize(2 * acc.colCount());
+    for (int64_t k = 0; k < steps; ++k) {
+      WarpgroupStep step{aType.getElementType(),
+                         {},
+                         describeB(in, op, k),
+                         bool(op.getTransposeA()),
+                         !op.getTransposeB()};
+      if (inRegisters)
+        step.a = lhs[s * steps + k];
+      else
+        step.a = {describeA(in, op, s, k)};
+      multiplyOfWarpgroup(b, step, k > 0 || !startsAtZero, sums[s]);
+    }
+  }
+  SmallVector<Value> results(acc.elements());
+  for (int64_t s = 0; s < acc.mTiles(); ++s)
+    for (auto [i, value] : llvm::enumerate(sums[s])) {
+      int64_t row = 2 * s + int64_t(i) % 4 / 2;
+      results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
+          value;
+    }
+  auto commit = tile_gpu::WgmmaCommitOp::create(
+      b, TypeRange(ValueRange(results)), results);
+  return {llvm::to_vector_of<Value>(commit->getResults())};
+}
+
+//===----------------------------------------------------------------------===//
+// Blocked layouts
+//===----------------------------------------------------------------------===//
 
 /// Each thread sums the dots of its own elements, in order.
 static Results lowerBlockedDot(DotOp op, TileReader &in) {
@@ -152,6 +369,10 @@ static Results lowerBlockedDot(DotOp op, TileReader &in) {
                  in.registersOf(op.getAcc()), multiply)};
 }
 
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
 static Results lowerDot(DotOp op, TileReader &in) {
   if (isWgmma(op))
     return lowerWarpgroupDot(op, in);
@@ -159,13 +380,13 @@ static Results lowerDot(DotOp op, TileReader &in) {
                                     : lowerBlockedDot(op, in);
 }
 
-static Results lowerWgmmaWait(nsa::tile_gpu::WgmmaWaitOp op, TileReader &in) {
+static Results lowerWgmmaWait(tile_gpu::WgmmaWaitOp op, TileReader &in) {
   SmallVector<Value> sums;
   for (Value value : op.getValues())
     llvm::append_range(sums, in.registersOf(value));
   ValueRange waited =
-      nsa::tile_gpu::WgmmaWaitOp::create(in.b, TypeRange(ValueRange(sums)),
-                                         op.getPending(), sums)
+      tile_gpu::WgmmaWaitOp::create(in.b, TypeRange(ValueRange(sums)),
+                                    op.getPending(), sums)
           .getResults();
   return splitRegisters(op.getResults(), waited);
 }

@@ -3,7 +3,7 @@
 #include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/TileUtils.h"

@@ -1,8 +1,8 @@
 //===- MemoryPatterns.cpp - loads and stores ------------------------------===//
 
-#include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/GlobalMemory.h"
+#include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/TileReader.h"
 #include "passes/Conversion/TileToNVVM/TileUtils.h"
 
 using namespace mlir;

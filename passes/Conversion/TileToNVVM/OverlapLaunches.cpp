@@ -3,7 +3,6 @@
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "passes/Conversion/TileToNVVM/Assembly.h"
 #include "passes/Conversion/TileToNVVM/ConvertKernel.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 

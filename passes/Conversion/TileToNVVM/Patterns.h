@@ -103,12 +103,6 @@ void populateRolePatterns(mlir::RewritePatternSet &patterns);
 /// The registers of tiles, which lie one tile after another in `all`.
 Results splitRegisters(mlir::ValueRange tiles, mlir::ValueRange all);
 
-// Dots and tiles in the MMA layout, which are conversions of their own.
-/// Operand A for M-tile `s` and columns `16 * k` and on.
-llvm::SmallVector<mlir::Value> operandA(TileReader &in, tile::DotOp op,
-                                        int64_t s, int64_t k);
-Results lowerWarpgroupDot(tile::DotOp op, TileReader &in);
-
 } // namespace nsa::cuda
 
 #endif // NSA_PASSES_CONVERSION_TILETONVVM_PATTERNS_H

@@ -1,7 +1,7 @@
 //===- Prefetch.cpp - which copies a loop can make ahead ------------------===//
 
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
-#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
 #include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/TileUtils.h"

@@ -3,11 +3,28 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H
 
+#include "dialects/RT/RTOps.h"
+#include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
-#include "passes/Conversion/TileToNVVM/TensorCopies.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace nsa::cuda {
+
+/// On sm_90a one thread can have a box of a tensor copied to shared memory
+/// (cp.async.bulk.tensor), swizzled as dots of warpgroups read it. What the
+/// tensor looks like is a parameter of the kernel, a tensor map. This is a load
+/// as TMA tiles that lie beside each other: the swizzle atom columns of
+/// a shared tile, or one line of 4-byte elements.
+struct TensorCopy {
+  rt::TensorMapAttr map;
+  /// Where the first box starts along each dimension, innermost first.
+  llvm::SmallVector<mlir::Value> start;
+  /// How many tiles there are along the innermost dimension, and the elements
+  /// and bytes of each.
+  int64_t boxes, boxElements, boxBytes;
+
+  int64_t bytes() const { return boxes * boxBytes; }
+};
 
 /// Splits a kernel between warpgroups that multiply and one that only has the
 /// tiles of their loops copied, as far ahead as a pipeline of stages allows.

@@ -174,6 +174,25 @@ private:
   llvm::DenseMap<OnceKey, mlir::Value> prologue;
 };
 
+/// An instruction as text. In it, $0 and on are the results, which start as
+/// `tied` if there are any, and then the inputs. With `ordersMemory` no access
+/// to memory moves across.
+struct Assembly {
+  std::string text;
+  llvm::SmallVector<mlir::Type> results;
+  llvm::SmallVector<mlir::Value> inputs, tied;
+  bool ordersMemory = false;
+
+  llvm::SmallVector<mlir::Value> create(mlir::ImplicitLocOpBuilder &b) const;
+};
+
+/// Passes values through an instruction that orders accesses to registers:
+/// what computes them stays before it, what uses them behind it. What they are
+/// then.
+llvm::SmallVector<mlir::Value> passThrough(mlir::ImplicitLocOpBuilder &b,
+                                           llvm::StringRef instruction,
+                                           mlir::ValueRange values);
+
 /// Moves what a kernel computes once behind the first of these operations.
 void movePrologue(mlir::LLVM::LLVMFuncOp function);
 

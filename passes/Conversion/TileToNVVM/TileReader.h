@@ -86,6 +86,23 @@ private:
   llvm::DenseMap<mlir::Value, ScratchTile> exchanged;
 };
 
+struct Address {
+  mlir::Value offset;
+  /// Whether every coordinate is inside; null if that is known.
+  mlir::Value valid;
+};
+
+/// Whether every coordinate of an index is known to be inside.
+bool isInside(TileBounds &bounds, mlir::Value index, const Extent &extent);
+/// The address of coordinates of indices; those that are null are left out.
+Address addressOf(TileReader &in, mlir::Value ref, mlir::ValueRange indices,
+                  mlir::ValueRange coordinates);
+Address both(ThreadBuilder &b, const Address &lhs, const Address &rhs);
+/// Reads an element, or the vector of `count` that lie together; element 0 and
+/// on instead of those outside, for which it gives zeros.
+mlir::Value loadFrom(TileReader &in, mlir::Value ref, const Address &address,
+                     int64_t count = 1);
+
 /// Elements of a thread by their rows and columns, the last ones of the tile
 /// for padding.
 llvm::SmallVector<mlir::Value> makeElements(
