@@ -59,6 +59,10 @@ def NSA_ScaleAttr : ConfinedAttr<F64Attr, [AttrConstraint<
         CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() == 0.0">]>,
     "whose value is 0 or a normal number in fp32">]>;
 
+def NSA_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
+    CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
+    "whose value is positive">, NSA_NormalInF32]>;
+
 /// A single fp32 number, `tensor<f32>`.
 def NSA_F32Scalar : NSA_F32TensorOfRank<0>;
 

@@ -109,7 +109,7 @@ def NN_ScaleOp : NN_DifferentiableOp<"scale", [NSA_CheapToRecompute,
     %y = nn.scale %x {factor = 25.0 : f64} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$factor);
+  let arguments = (ins NSA_FloatTensor:$input, NSA_PositiveF64:$factor);
   let results = (outs NSA_FloatTensor:$output);
   let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"scaled"}];
@@ -168,7 +168,7 @@ def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
     %y = nn.softcap %x {cap = 30.0 : f64} : (tensor<2x64x256xf32>) -> tensor<2x64x256xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$cap);
+  let arguments = (ins NSA_FloatTensor:$input, NSA_PositiveF64:$cap);
   let results = (outs NSA_FloatTensor:$output);
   let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"capped"}];
@@ -189,7 +189,7 @@ def NN_SoftcapBackwardOp : NN_GraphOp<"softcap_backward", [
     ```
   }];
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$output,
-                       NN_PositiveF64:$cap);
+                       NSA_PositiveF64:$cap);
   let results = (outs NSA_FloatTensor:$input_grad);
   let resultTypes = [{adaptor.getOutputGrad().getType()}];
   let resultNames = [{"dx"}];

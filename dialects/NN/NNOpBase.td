@@ -15,10 +15,6 @@ include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def NN_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
-    CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
-    "whose value is positive">, NSA_NormalInF32]>;
-
 /// An element type of tensors, as an attribute.
 def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;
 def NN_FloatElementTypeAttr : TypeAttrOf<NSA_FloatElement>;

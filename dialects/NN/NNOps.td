@@ -180,7 +180,7 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
     ```
   }];
   let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$weight,
-                       NN_PositiveF64:$eps, UnitAttr:$plus_one);
+                       NSA_PositiveF64:$eps, UnitAttr:$plus_one);
   let results = (outs NSA_FloatRows:$output, NSA_F32Tensor:$rstd);
   let operandPrecision = [{
     index == 0 ? OperandPrecision::Compute : OperandPrecision::Full

@@ -65,6 +65,8 @@ llvm::StringRef findDifference(OpT first, OpT second) {
     return "the branches have different queries";
   if (first.getScaleOrDefault() != second.getScaleOrDefault())
     return "the branches have different scales";
+  if (first.getSoftcapOrZero() != second.getSoftcapOrZero())
+    return "the branches have different soft caps";
   if (first.getStart() != second.getStart())
     return "the branches have different starts of sequences";
   if (numKeyHeads(first) != numKeyHeads(second))

@@ -196,7 +196,8 @@ def NSA_DecodeAttentionOp : NSA_DecodeOp<"decode_attention", [
                        NSA_Activation:$value, NSA_RowNumbers:$positions,
                        Optional<NSA_Indices>:$indices,
                        NSA_VisibilityAttrInterface:$visibility,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
   let resultNames = [{"o", "lse"}];
   let declarations = NSA_ScaleMethod<>.declarations;
@@ -227,7 +228,8 @@ def NSA_DecodeSelectOp : NSA_DecodeOp<"decode_select", [
                        NSA_RowNumbers:$positions,
                        NSA_CompressedAttr:$compressed,
                        NSA_SelectedAttr:$selected, NSA_PositiveI64:$context,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Indices:$indices);
   let resultNames = [{"indices"}];
   let declarations = NSA_ScaleMethod<>.declarations #

@@ -99,8 +99,8 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
     o, lse      = attention(q_rotated, k, v)
     ```
 
-    as `nn.rotary` of stride 1 and `nsa.attention` of this `visibility`, `start` and
-    `scale` do. `keys` are those of other branches [B, S, H, dk], with no more heads than the queries
+    as `nn.rotary` of stride 1 and `nsa.attention` of this `visibility`, `start`,
+    `scale` and `softcap` do. `keys` are those of other branches [B, S, H, dk], with no more heads than the queries
     have. Each query is read by one program only, so it is rotated once, and the
     program leaves it rotated for the other branches, with as many rows of the
     keys. On a GPU the launch of `nsa.compress_key_value` that gives `k` and `v`
@@ -120,7 +120,8 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
                        NSA_F32TensorOfRank<3>:$table,
                        Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
                       NSA_Activation:$rotated_query,
                       Variadic<NSA_Activation>:$rotated_keys);

@@ -193,7 +193,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
   auto backward = AttentionBackwardOp::create(
       builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
       getOutput(), getLse(), getIndices(), getStart(), getVisibility(),
-      getScaleAttr());
+      getScaleAttr(), getSoftcapAttr());
   llvm::append_range(operandGrads, backward.getResults());
   operandGrads.append(getNumOperands() - 3, Value());
   return success();

@@ -49,11 +49,15 @@ class NSA_DifferentiableOp<string mnemonic, list<Trait> traits = [],
   let operandPrecision = [{OperandPrecision::Compute}];
 }
 
-/// Declares the effective scale of ops with the optional `scale` attribute.
+/// Declares what ops with the optional `scale` and `softcap` do with scores.
 class NSA_ScaleMethod {
   code declarations = [{
     /// The factor of the scores: `scale` if given, else 1 / sqrt(dk).
     double getScaleOrDefault();
+    /// What the scores are kept below; 0 if it is not given.
+    double getSoftcapOrZero() {
+      return getSoftcapAttr() ? getSoftcapAttr().getValueAsDouble() : 0.0;
+    }
   }];
 }
 
@@ -216,7 +220,8 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
   let description = [{
     The `visibility` says which keys `i` query `t` sees; see
     `VisibilityAttrInterface`. `scale` is `1 / sqrt(dk)` if it is not given. With `s[t, i] = scale * q[t] . k[i]` over these,
-    and head `h` of q using head `h / G` of k and v:
+    or with `softcap` the `softcap * tanh(s / softcap)` of that (Riviere et al., "Gemma 2", 2024, section 2), and head `h` of q
+    using head `h / G` of k and v:
 
     ```
     lse[t] = log sum_i exp(s[t, i])
@@ -252,7 +257,8 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
                        NSA_Activation:$value, Optional<NSA_Indices>:$indices,
                        Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
   let resultNames = [{"o", "lse"}];
   let declarations = NSA_ScaleMethod<>.declarations;
@@ -270,9 +276,10 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
   let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "gradients of `nsa.attention`";
   let description = [{
-    `visibility`, `start` and `scale` are those of the attention. With
+    `visibility`, `start`, `scale` and `softcap` are those of the attention. With
     `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
-    `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
+    `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`, with `softcap`
+    times `1 - (s[t, i] / softcap)^2`:
 
     ```
     dq[t] = scale * sum_i ds[t, i] * k[i]
@@ -296,7 +303,8 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
                        Optional<NSA_Indices>:$indices,
                        Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
                       NSA_Activation:$value_grad);
   let resultNames = [{"dq", "dk", "dv"}];
@@ -320,14 +328,14 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
   let opDocGroup = NSA_DocGroup<"Selection">;
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
-    `k` and `lse` are those of `nsa.attention` by the same `#nsa.compressed` and
-    scale, and `nsa.attention` by the same `#nsa.selected` takes the indices. With
+    `k` and `lse` are those of `nsa.attention` by the same `#nsa.compressed`, scale and
+    softcap, and `nsa.attention` by the same `#nsa.selected` takes the indices. With
     the block and stride of the former, the probability of compressed block `i`,
     summed over the heads of the group in ascending order in fp32, and the score
     of selection block `j` are
 
     ```
-    p[t, i]     = sum_h exp(scale * q[t, h] . k[i] - lse[t, h])   for visible i, else 0
+    p[t, i]     = sum_h exp(s[t, h, i] - lse[t, h])   for visible i, else 0
     score[t, j] = sum_i |[i*stride, i*stride + block) n [j*l', (j+1)*l')| / stride * p[t, i]
     ```
 
@@ -353,7 +361,8 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
                        Optional<NSA_Start>:$start,
                        NSA_CompressedAttr:$compressed,
                        NSA_SelectedAttr:$selected,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale,
+                       OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Indices:$indices);
   let operandPrecision = [{
     getOperation()->getOperand(index) == getLse() ? OperandPrecision::Full : OperandPrecision::Compute

@@ -93,19 +93,20 @@ static VisibilityAttrInterface takeVisibility(OpAsmParser &parser, SMLoc loc,
 }
 
 /// Attributes besides the parameters are those of dialects and, if it is among
-/// `known`, the scale.
+/// `known`, the scale and the softcap.
 static LogicalResult checkOthers(OpAsmParser &parser, SMLoc loc,
                                  ArrayRef<StringRef> known,
                                  const NamedAttrList &attributes) {
   bool hasScale = llvm::is_contained(known, "scale");
   for (NamedAttribute attribute : attributes) {
     StringRef found = attribute.getName();
-    if (hasScale && found == "scale" && isa<FloatAttr>(attribute.getValue()))
+    bool isOfScores = hasScale && (found == "scale" || found == "softcap");
+    if (isOfScores && isa<FloatAttr>(attribute.getValue()))
       continue;
-    if (hasScale && found == "scale")
-      return parser.emitError(loc)
-             << "attribute 'scale' must be a number of type f64, found "
-             << attribute.getValue();
+    if (isOfScores)
+      return parser.emitError(loc) << "attribute '" << found
+                                   << "' must be a number of type f64, found "
+                                   << attribute.getValue();
     if (!found.contains('.'))
       return parser.emitError(loc) << "has no attribute `" << found << "`"
                                    << suggestName(found, known);

@@ -88,6 +88,11 @@ private:
                ? FloatAttr()
                : builder.getF64FloatAttr(model.attentionScale);
   }
+  FloatAttr softcap() {
+    return model.attentionSoftcap == 0
+               ? FloatAttr()
+               : builder.getF64FloatAttr(model.attentionSoftcap);
+  }
   bool hasNormBefore() const { return model.norms != "after"; }
   Value normAfter(Value x, const Twine &name) {
     return model.norms == "before" ? x : norm(x, name);
@@ -334,7 +339,7 @@ nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
                                       VisibilityAttrInterface visibility,
                                       Value indices) {
   return AttentionOp::create(builder, loc, query, kv.key, kv.value, indices,
-                             start, visibility, scale());
+                             start, visibility, scale(), softcap());
 }
 
 Value ModelBuilder::gates(Value logits) {
@@ -379,7 +384,7 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal);
   AttentionOp compressed = attend(query, cmp, blocks);
   Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), start,
-                                   blocks, selection, scale());
+                                   blocks, selection, scale(), softcap());
   log("attention.selected.statistics",
       create<SelectionStatisticsOp>(indices, start, nsa.lSel));
   slc.key = rotate(slc.key);

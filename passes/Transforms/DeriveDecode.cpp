@@ -333,7 +333,8 @@ LogicalResult EntryDeriver::stepAttention(AttentionOp op) {
   Value key = append(op.getKey()), value = append(op.getValue());
   replace(op, DecodeAttentionOp::create(builder, op.getLoc(), op.getQuery(),
                                         key, value, positions, op.getIndices(),
-                                        op.getVisibility(), op.getScaleAttr()));
+                                        op.getVisibility(), op.getScaleAttr(),
+                                        op.getSoftcapAttr()));
   return success();
 }
 
@@ -342,10 +343,10 @@ LogicalResult EntryDeriver::stepSelect(SelectOp op) {
   auto selected = SelectedAttr::get(op.getContext(), op.getSelectBlock(),
                                     std::min(op.getCount(), most),
                                     op.getInitial(), op.getLocal());
-  replace(op, DecodeSelectOp::create(builder, op.getLoc(), op.getQuery(),
-                                     append(op.getKey()), op.getLse(),
-                                     positions, op.getCompressed(), selected,
-                                     context, op.getScaleAttr()));
+  replace(op, DecodeSelectOp::create(
+                  builder, op.getLoc(), op.getQuery(), append(op.getKey()),
+                  op.getLse(), positions, op.getCompressed(), selected, context,
+                  op.getScaleAttr(), op.getSoftcapAttr()));
   return success();
 }
 

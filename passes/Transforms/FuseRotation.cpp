@@ -146,7 +146,8 @@ bool nsa::fuseRotation(AttentionOp attention) {
   auto fused = RotaryAttentionOp::create(
       builder, attention.getLoc(), queries.getInput(), attention.getKey(),
       attention.getValue(), inputs, queries.getTable(), attention.getStart(),
-      attention.getVisibility(), attention.getScaleAttr());
+      attention.getVisibility(), attention.getScaleAttr(),
+      attention.getSoftcapAttr());
   reportFusion(queries, "Rotation", "");
   attention.getOutput().replaceAllUsesWith(fused.getOutput());
   attention.getLse().replaceAllUsesWith(fused.getLse());

@@ -38,7 +38,7 @@ void LimitSelectionPass::limit(SelectOp op, int64_t blocks) {
       op.getStart(), op.getCompressed(),
       SelectedAttr::get(op.getContext(), op.getSelectBlock(), blocks,
                         op.getInitial(), op.getLocal()),
-      op.getScaleAttr());
+      op.getScaleAttr(), op.getSoftcapAttr());
   op.getIndices().replaceUsesWithIf(limited.getIndices(), [&](OpOperand &use) {
     return isOfDialect(use.getOwner());
   });

@@ -62,6 +62,7 @@ CASES = [
     ("two selections", FORWARD, "%ow", [("#nsa.window<6>", "#nsa.selected<block = 16>, %idx : !i")], "is the second branch with indices"),
     ("no selection", FORWARD, "%r", [("#nsa.selected<block = 8>, %idx : !i", "#nsa.causal")], "has no branch with indices"),
     ("other scales", FORWARD, "%ow", [("#nsa.window<6>)", "#nsa.window<6>) {scale = 2.0 : f64}")], "cannot be fused: the branches have different scales"),
+    ("other soft caps", FORWARD, "%ow", [("#nsa.window<6>)", "#nsa.window<6>) {softcap = 2.0 : f64}")], "cannot be fused: the branches have different soft caps"),
     ("gates that leave", FORWARD, "nsa.yield", [("-> (!q, !q)", "-> (!q, !g)"), ("%sum, %ow : !q, !q", "%sum, %gates : !q, !g")], "reads what 'nn.gate' gives inside"),
     ("the gradient of the sum", BACKWARD, "%dqs", [("backward %ds,", "backward %dout,")], "has not alone the gradient of a branch"),
     ("another output", BACKWARD, "%dqs", [("%key, %out,", "%key, %dout,")], "has another output than branch 1 of the sum"),

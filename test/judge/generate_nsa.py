@@ -81,6 +81,8 @@ def attention_operands(b, kind=None, g=None, packed=0.3):
         given["indices"] = random_indices(b, g, start)
     if b.chance(0.2):
         given["scale"] = 0.25
+        if g.heads % 2:
+            given["softcap"] = g.logits + 1.0
     return g, given
 
 
@@ -120,9 +122,12 @@ def _(b):
     b.op("nsa.compress_key_value", **key_value(b, g, b.pick(["mean", "linear", "mlp"]), start), table=table)
 
 
-def select(b, g, query, key, lse, start, scale):
-    return b.op("nsa.select", query=query, key=key, lse=lse, start=start, compressed=g.compressed, selected=g.selected,
-                **({"scale": scale} if scale else {}))[0]
+def scoring(given):
+    return {name: given[name] for name in ("scale", "softcap") if name in given}
+
+
+def select(b, g, query, key, lse, start, **how):
+    return b.op("nsa.select", query=query, key=key, lse=lse, start=start, compressed=g.compressed, selected=g.selected, **how)[0]
 
 
 def competition(b):
@@ -145,7 +150,7 @@ def _(b):
         g.selected = visibility("selected", block=g.selected.block, count=b.length // g.selected.block + 4, initial=1, local=2)
     g, given = attention_operands(b, "compressed", g)
     _, lse = b.given("nsa.attention", **given)
-    select(b, g, given["query"], given["key"], lse, given["start"], given.get("scale"))
+    select(b, g, given["query"], given["key"], lse, given["start"], **scoring(given))
 
 
 @sample("nsa.combine")
@@ -198,12 +203,14 @@ def layer(b):
                                start=start, compressed=g.compressed)[0] for x in (key, value))
         key = turn(key, g.compressed.stride if branch == "compressed" else 1)
         given = {"query": turned, "key": key, "value": value, "start": start, "visibility": make_visibility(b, g, branch)}
+        if g.logits > 1 and g.heads % 2 == 0:
+            given["softcap"] = 4.0
         if branch == "selected":
             given["indices"] = indices or random_indices(b, g, start)
         o, lse = b.op("nsa.attention", **given)
         outputs.append(o)
         if branch == "compressed":
-            indices = select(b, g, turned, key, lse, start, None)
+            indices = select(b, g, turned, key, lse, start, **scoring(given))
     n = len(outputs)
     logits = b.normal(b.batch, b.length, g.heads * n)
     bias = b.normal(g.heads * n, element="f32") if b.chance(0.5) else None
@@ -262,7 +269,7 @@ def _(b):
         whole = random_indices(b, g, None)
         b.program.arguments.remove(whole)
         given["indices"] = b.argument(np.stack([whole.array[i, :, max(p, 0)] for i, p in enumerate(t.array)])[:, :, None])
-    b.op("nsa.decode_attention", **given, positions=t, visibility=visible)
+    b.op("nsa.decode_attention", **given, positions=t, visibility=visible, **({"softcap": 2.0} if g.heads % 2 else {}))
 
 
 @sample("nsa.decode_select")
@@ -272,6 +279,7 @@ def _(b):
     t = positions(b, b.length, 0)
     rows = blocks_of(b.length, g.compressed.block, g.compressed.stride)
     query, key = b.normal(b.batch, 1, g.heads, g.dk), b.normal(b.batch, rows, g.kv_heads, g.dk)
-    _, lse = b.given("nsa.decode_attention", query=query, key=key, value=key, positions=t, visibility=g.compressed)
+    how = {"softcap": 2.0} if g.heads % 2 else {}
+    _, lse = b.given("nsa.decode_attention", query=query, key=key, value=key, positions=t, visibility=g.compressed, **how)
     b.op("nsa.decode_select", query=query, key=key, lse=lse, positions=t, compressed=g.compressed,
-         selected=g.selected, context=b.length)
+         selected=g.selected, context=b.length, **how)

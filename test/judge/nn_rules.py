@@ -205,8 +205,10 @@ def silu_slope(x):
 
 def gelu_parts(x):
     k = np.sqrt(2 / np.pi)
-    t = np.tanh(k * (x + 0.044715 * x**3))
-    return (1 + t) / 2, (1 + t) / 2 + x / 2 * (1 - t**2) * k * (1 + 3 * 0.044715 * x**2)
+    u = 2 * k * (x + 0.044715 * x**3)
+    # (1 + tanh(u / 2)) / 2 is 0 too soon.
+    s = sigmoid(u)
+    return s, s + x * s * sigmoid(-u) * 2 * k * (1 + 3 * 0.044715 * x**2)
 
 
 def squared_relu_parts(x):

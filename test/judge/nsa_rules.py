@@ -208,9 +208,15 @@ def make_mask(visible, q, k, indices, t=None):
     return np.broadcast_to(np.repeat(mask, hq // mask.shape[1], 1), (b, hq, length, k.shape[1]))
 
 
-def probabilities(c, q, k, mask, scale, lse=None):
+def scores(c, q, k, scale, cap):
+    """Also their derivatives by the products that `scale` is a factor of."""
     s = einsum("bhtd,bhud->bhtu", q.transpose(0, 2, 1, 3), group(k, q.shape[2])) * scale
-    s = np.where(mask, c.sum(s, np.abs(s)), -np.inf)
+    s = c.sum(s, np.abs(s))
+    return (s, scale) if cap is None else (cap * np.tanh(s / cap), scale * (1 - np.tanh(s / cap)**2))
+
+
+def probabilities(c, q, k, mask, how, lse=None):
+    s = np.where(mask, scores(c, q, k, *how)[0], -np.inf)
     if lse is None:
         top = s.max(-1, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0.0)
@@ -220,18 +226,18 @@ def probabilities(c, q, k, mask, scale, lse=None):
         return np.exp(s - np.where(np.isfinite(lse), lse, 0.0)[..., None]), lse
 
 
-def attend(c, visible, scale, q, k, v, indices=None, t=None):
-    p, lse = probabilities(c, q, k, make_mask(visible, q, k, indices, t), scale)
+def attend(c, visible, how, q, k, v, indices=None, t=None):
+    p, lse = probabilities(c, q, k, make_mask(visible, q, k, indices, t), how)
     return einsum("bhtu,bhud->bthd", c.inner(p), group(v, q.shape[2])), lse
 
 
-def attend_backward(c, visible, scale, do, q, k, v, o, lse, indices=None):
+def attend_backward(c, visible, how, do, q, k, v, o, lse, indices=None):
     heads, kv_heads = q.shape[2], k.shape[2]
-    p, _ = probabilities(c, q, k, make_mask(visible, q, k, indices), scale, lse)
+    p, _ = probabilities(c, q, k, make_mask(visible, q, k, indices), how, lse)
     do_h, q_h, v_h = do.transpose(0, 2, 1, 3), q.transpose(0, 2, 1, 3), group(v, heads)
     dp = einsum("bhtd,bhud->bhtu", do_h, v_h)
     size = np.abs(do * o).sum(-1).transpose(0, 2, 1)[..., None]
-    ds = c.inner(p * c.sum(dp - (do * o).sum(-1).transpose(0, 2, 1)[..., None], size + np.abs(dp))) * scale
+    ds = c.inner(p * c.sum(dp - (do * o).sum(-1).transpose(0, 2, 1)[..., None], size + np.abs(dp))) * scores(c, q, k, *how)[1]
     return (einsum("bhtu,bhud->bthd", ds, group(k, heads)),
             ungroup(einsum("bhtu,bhtd->bhud", ds, q_h), kv_heads),
             ungroup(einsum("bhtu,bhtd->bhud", c.inner(p), do_h), kv_heads))
@@ -241,31 +247,31 @@ def key_axis(visible):
     return ("blocks", visible.block, visible.stride) if visible.kind == "compressed" else ("tokens", 1, 1)
 
 
-def scale_of(scale, query):
-    return query.shape[-1] ** -0.5 if scale is None else scale
+def how_of(query, scale, softcap):
+    return query.shape[-1] ** -0.5 if scale is None else scale, softcap
 
 
 @rule("nsa.attention")
-def attention(c, query, key, value, indices, start, visibility, scale):
+def attention(c, query, key, value, indices, start, visibility, scale, softcap):
     keys, *sizes = key_axis(visibility)
     extra = [] if indices is None else [indices]
     return one_by_one(start, ["tokens", keys, keys, "heads"], ["tokens", "heads"],
-                      lambda *x: attend(c, visibility, scale_of(scale, query), *x), [query, key, value, *extra], *sizes)
+                      lambda *x: attend(c, visibility, how_of(query, scale, softcap), *x), [query, key, value, *extra], *sizes)
 
 
 @rule("nsa.attention_backward")
-def attention_backward(c, output_grad, query, key, value, output, lse, indices, start, visibility, scale):
+def attention_backward(c, output_grad, query, key, value, output, lse, indices, start, visibility, scale, softcap):
     keys, *sizes = key_axis(visibility)
     extra = [] if indices is None else [indices]
     return one_by_one(start, ["tokens", "tokens", keys, keys, "tokens", "heads", "heads"], ["tokens", keys, keys],
-                      lambda *x: attend_backward(c, visibility, scale_of(scale, query), *x),
+                      lambda *x: attend_backward(c, visibility, how_of(query, scale, softcap), *x),
                       [output_grad, query, key, value, output, lse, *extra], *sizes)
 
 
 @rule("nsa.rotary_attention")
-def rotary_attention(c, query, key, value, keys, table, start, visibility, scale):
+def rotary_attention(c, query, key, value, keys, table, start, visibility, scale, softcap):
     turned = [c.inner(call(c, "nn.rotary", input=x, table=table, start=start)[0]) for x in (query, *keys)]
-    return (*attention(c, turned[0], key, value, None, start, visibility, scale), *turned)
+    return (*attention(c, turned[0], key, value, None, start, visibility, scale, softcap), *turned)
 
 
 # --- Selection ---------------------------------------------------------------
@@ -277,10 +283,10 @@ def overlaps(rows, columns, compressed, block):
     return np.maximum(np.minimum(i + compressed.block, j + block) - np.maximum(i, j), 0) / compressed.stride
 
 
-def block_scores(c, compressed, selected, scale, q, k, lse, t=None, context=None):
+def block_scores(c, compressed, selected, how, q, k, lse, t=None, context=None):
     """[B, Hkv, S, blocks], -inf where a block is no candidate."""
     b, length, hq, _ = q.shape
-    p, _ = probabilities(c, q, k, make_mask(compressed, q, k, None, t), scale, lse)
+    p, _ = probabilities(c, q, k, make_mask(compressed, q, k, None, t), how, lse)
     p = p.reshape(b, k.shape[2], hq // k.shape[2], length, k.shape[1]).sum(2)
     columns = -(-(context or length) // selected.block)
     score = p @ overlaps(k.shape[1], columns, compressed, selected.block)
@@ -336,9 +342,9 @@ def bad_choice(indices, score, selected, allowed):
     return None
 
 
-def scores_of(c, query, key, lse, start, compressed, selected, scale):
+def scores_of(c, query, key, lse, start, compressed, selected, scale, softcap):
     def of_one(q, k, own_lse):
-        score = block_scores(c, compressed, selected, scale_of(scale, query), q, k, own_lse)
+        score = block_scores(c, compressed, selected, how_of(query, scale, softcap), q, k, own_lse)
         columns = -(-query.shape[1] // selected.block)
         return (np.pad(score, [(0, 0)] * 3 + [(0, columns - score.shape[3])], constant_values=-np.inf),)
     return one_by_one(start, ["tokens", "blocks", "heads"], ["heads"], of_one, [query, key, lse], compressed.block,
@@ -346,8 +352,8 @@ def scores_of(c, query, key, lse, start, compressed, selected, scale):
 
 
 @rule("nsa.select")
-def select(c, query, key, lse, start, compressed, selected, scale):
-    return choose(scores_of(c, query, key, lse, start, compressed, selected, scale), selected)
+def select(c, query, key, lse, start, compressed, selected, scale, softcap):
+    return choose(scores_of(c, query, key, lse, start, compressed, selected, scale, softcap), selected)
 
 
 @gradient("nsa.select")
@@ -445,14 +451,14 @@ def rotary_at(c, input, table, index, stride):
 
 
 @rule("nsa.decode_attention")
-def decode_attention(c, query, key, value, positions, indices, visibility, scale):
+def decode_attention(c, query, key, value, positions, indices, visibility, scale, softcap):
     """Keys by their numbers: those that the caches hold are the last ones."""
     outputs, lses = [], []
     for b, t in enumerate(positions):
         count = visibility.keys(max(int(t) + 1, 0))
         rows = np.arange(count)
         keys, values = (x[b:b + 1, rows % x.shape[1]] for x in (key, value))
-        o, lse = attend(c, visibility, scale_of(scale, query), query[b:b + 1], keys, values,
+        o, lse = attend(c, visibility, how_of(query, scale, softcap), query[b:b + 1], keys, values,
                         None if indices is None else indices[b:b + 1], np.array([[t]]))
         outputs.append(o)
         lses.append(lse)
@@ -460,9 +466,9 @@ def decode_attention(c, query, key, value, positions, indices, visibility, scale
 
 
 @rule("nsa.decode_select")
-def decode_select(c, query, key, lse, positions, compressed, selected, context, scale):
-    return choose(decode_scores(c, query, key, lse, positions, compressed, selected, context, scale), selected)
+def decode_select(c, query, key, lse, positions, compressed, selected, context, scale, softcap):
+    return choose(decode_scores(c, query, key, lse, positions, compressed, selected, context, scale, softcap), selected)
 
 
-def decode_scores(c, query, key, lse, positions, compressed, selected, context, scale):
-    return block_scores(c, compressed, selected, scale_of(scale, query), query, key, lse, positions[:, None], context)
+def decode_scores(c, query, key, lse, positions, compressed, selected, context, scale, softcap):
+    return block_scores(c, compressed, selected, how_of(query, scale, softcap), query, key, lse, positions[:, None], context)

@@ -53,7 +53,7 @@ def test_rotation_in_attention_is_that_apart(place):
         b.program.arguments += [v for v in (key, value, start) if v is not None]
         b.program.options = made.options
         b.program.results = b.op("nsa.attention", query=query, key=key, value=value, start=start,
-                                 **{key: x for key, x in op.attributes.items() if key in ("visibility", "scale")})
+                                 **{key: x for key, x in op.attributes.items() if key in ("visibility", "scale", "softcap")})
         for apart, result in zip(EXECUTORS[place](b.program), op.results):
             np.testing.assert_array_equal(apart, values[result])
 

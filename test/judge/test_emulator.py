@@ -62,7 +62,7 @@ def select_many(rng, element, count):
     g.logits = b.pick([1.0, 9.0, 0.0])
     g, given = generate_nsa.attention_operands(b, "compressed", g)
     lse = b.op("nsa.attention", **given)[1]
-    b.program.results = [generate_nsa.select(b, g, given["query"], given["key"], lse, given["start"], given.get("scale"))]
+    b.program.results = [generate_nsa.select(b, g, given["query"], given["key"], lse, given["start"], **generate_nsa.scoring(given))]
     return generate.choose_options(b, b.finish())
 
 

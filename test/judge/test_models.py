@@ -22,7 +22,7 @@ MLP = {"nsa.phi": "mlp", "nsa.phi_pos": True, "nsa.gate": "softmax", "model.mlp"
 SHARED = {"model.mlp": "gelu", "model.qk_norm": True, "model.tied_embeddings": True, "model.logit_softcap": 2,
           "nsa.shared_kv": True}
 GEMMA = {"model.mlp": "geglu", "model.qkv_bias": True, "model.norm_plus_one": True, "model.norms": "both",
-         "model.embedding_scale": 3, "model.attention_scale": 0.4, "model.window_rope_base": 100, "model.layers": "nsa, window:5"}
+         "model.embedding_scale": 3, "model.attention_scale": 0.4, "model.attention_softcap": 2, "model.window_rope_base": 100, "model.layers": "nsa, window:5"}
 #: Each key alone would be a compilation; none of them hides another.
 MODELS = {
     "sparse": {}, "linear": LINEAR, "mlp": MLP, "window": {"model.attention": "window"},

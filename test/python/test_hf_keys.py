@@ -59,6 +59,8 @@ FAMILIES = {
                 "no_rope_layer_interval": [1, 3], "max_window_layers": [None, 0, 1, 3]},
     "olmo2": {},
     "phi3": {"sliding_window": WINDOW, "original_max_position_embeddings": [3]},
+    "gemma2": {"sliding_window": WINDOW, "query_pre_attn_scalar": [1, 1.5, 3], "attn_logit_softcapping": [None, 1, 1.5, 3],
+               "final_logit_softcapping": [None, 1, 1.5, 3], "use_bidirectional_attention": [None], "layer_types": [None]},
     "gemma3_text": {"sliding_window": WINDOW, "sliding_window_pattern": [1, 3], "query_pre_attn_scalar": [1, 1.5, 3],
                     "attn_logit_softcapping": [None], "final_logit_softcapping": [None, 1, 1.5, 3],
                     "use_bidirectional_attention": [None], "layer_types": [None],

@@ -172,12 +172,32 @@ Expr Exponent::ordered(Expr product) const {
   return scale > 0 ? product : product * scale;
 }
 
-double Exponent::factorOfOrdered() const {
-  return (scale > 0 ? scale : 1.0) * (isOfTwo ? llvm::numbers::log2e : 1.0);
+/// tanh(x), but for 1e-7: a score times that is less than what it is rounded
+/// by.
+static Expr boundedTanh(Expr x) {
+  return 1 - 2 / (1 + exp2(x * (2 * llvm::numbers::log2e)));
+}
+
+Expr Exponent::bounded(Expr ordered) const {
+  if (!isCapped())
+    return ordered;
+  // That of no score stays.
+  return select(ordered == -INFINITY, ordered,
+                boundedTanh(ordered * ((scale > 0 ? scale : 1.0) / softcap)));
+}
+
+double Exponent::factorOfBounded() const {
+  double factor = isCapped() ? softcap : scale > 0 ? scale : 1.0;
+  return factor * (isOfTwo ? llvm::numbers::log2e : 1.0);
 }
 
 Expr Exponent::ofOrdered(Expr product) const {
-  return product * factorOfOrdered();
+  return bounded(product) * factorOfBounded();
+}
+
+Expr Exponent::slope(Expr product) const {
+  Expr t = boundedTanh(product * (scale / softcap));
+  return 1 - t * t;
 }
 
 Expr Exponent::power(Expr difference) const {
@@ -185,7 +205,7 @@ Expr Exponent::power(Expr difference) const {
 }
 
 Expr Exponent::roundedOnce(Expr ordered, Expr shift) const {
-  return fma(ordered, ordered.constant(factorOfOrdered()), -shift);
+  return fma(bounded(ordered), ordered.constant(factorOfBounded()), -shift);
 }
 
 Expr Exponent::probability(Expr product, Expr shift) const {
@@ -354,15 +374,21 @@ static Value getProbabilities(TileBuilder &b, Value products,
 /// dS, the gradients of the scores without the scale, and with `weighted` the
 /// gated probabilities. A map of its own: it waits for dP, the probabilities do
 /// not.
-static SmallVector<Value> getScoreGrads(TileBuilder &b, Value p, Value dP,
-                                        const RowTerms &terms, bool weighted) {
+static SmallVector<Value> getScoreGrads(TileBuilder &b, Value products, Value p,
+                                        Value dP, const RowTerms &terms,
+                                        const Exponent &exponent,
+                                        bool weighted) {
   SmallVector<Value> inputs = {p, dP, terms.delta};
   if (terms.gate)
     inputs.push_back(terms.gate);
+  if (exponent.isCapped())
+    inputs.push_back(products);
   SmallVector<Type> types(weighted ? 2 : 1, b.f32());
   return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
     Expr dP = terms.gate ? x[1] * x[3] : x[1];
     Expr dS = x[0] * (dP - x[2]);
+    if (exponent.isCapped())
+      dS = dS * exponent.slope(x.back());
     if (!weighted)
       return {dS};
     return {dS, x[0] * x[3]};
@@ -378,7 +404,8 @@ Value nsa::addQueryGrad(TileBuilder &b, Value queries, Value outputGrads,
   Value products = b.dot(queries, tile.keys, zeros, /*transposeB=*/true);
   Value dP = b.dot(outputGrads, tile.values, zeros, /*transposeB=*/true);
   Value p = getProbabilities(b, products, tile, terms, exponent);
-  Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
+  Value dS = getScoreGrads(b, products, p, dP, terms, exponent,
+                           /*weighted=*/false)[0];
   return b.dot(dS, tile.ownKeys ? tile.ownKeys : tile.keys, sum);
 }
 
@@ -399,12 +426,14 @@ SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
   Value dP = b.dot(tile.values, outputGrads, zeros, /*transposeB=*/true);
   Value p = getProbabilities(b, products, tile, terms, exponent);
   if (terms.gate) {
-    auto both = getScoreGrads(b, p, dP, terms, /*weighted=*/true);
+    auto both = getScoreGrads(b, products, p, dP, terms, exponent,
+                              /*weighted=*/true);
     return {b.dot(both[0], ownQueries, sums[0]),
             b.dot(both[1], ownOutputGrads, sums[1])};
   }
   // The gradient of the values does not wait for dP either.
   Value valueGrad = b.dot(p, ownOutputGrads, sums[1]);
-  Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
+  Value dS = getScoreGrads(b, products, p, dP, terms, exponent,
+                           /*weighted=*/false)[0];
   return {b.dot(dS, ownQueries, sums[0]), valueGrad};
 }

@@ -29,8 +29,9 @@ namespace nsa {
 /// bits.
 class Exponent {
 public:
-  Exponent(double scale, unsigned elementBits, bool takesShortcuts)
-      : scale(scale), isOfTwo(elementBits == 16),
+  Exponent(double scale, double softcap, unsigned elementBits,
+           bool takesShortcuts)
+      : scale(scale), softcap(softcap), isOfTwo(elementBits == 16),
         takesShortcuts(takesShortcuts) {}
 
   /// The larger a product, the larger what is compared in its place: itself,
@@ -57,28 +58,37 @@ public:
                          mlir::Value factors) const;
   /// The natural log of the product of `sum` and the power of `exponent`.
   tile::Expr toLse(tile::Expr exponent, tile::Expr sum) const;
+  bool isCapped() const { return softcap > 0; }
+  /// The derivative of a score by `scale` times the product, if it is capped.
+  tile::Expr slope(tile::Expr product) const;
 
 private:
-  double factorOfOrdered() const;
+  /// What the exponent of an `ordered` product is a multiple of, and the
+  /// factor.
+  tile::Expr bounded(tile::Expr ordered) const;
+  double factorOfBounded() const;
   /// The difference of the exponent of an `ordered` product and `shift`.
   tile::Expr roundedOnce(tile::Expr ordered, tile::Expr shift) const;
 
-  double scale;
+  double scale, softcap;
   bool isOfTwo, takesShortcuts;
 };
 
 /// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
 /// The v of an op without values (nsa.select) is its k.
 struct AttentionShape {
-  AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale)
+  AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale,
+                 double softcap)
       : batch(getExtent(q, 0)), sequence(getExtent(q, 1)),
         keys(getExtent(k, 1)), queryHeads(getDim(q, 2)), keyHeads(getDim(k, 2)),
         keyWidth(getDim(q, 3)), valueWidth(getDim(v, 3)),
         elementBits(mlir::getElementTypeOrSelf(q).getIntOrFloatBitWidth()),
-        scale(scale) {}
+        scale(scale), softcap(softcap) {}
 
   /// What the softmax of the kernels is made of.
-  Exponent exponent() const { return {scale, elementBits, takesShortcuts}; }
+  Exponent exponent() const {
+    return {scale, softcap, elementBits, takesShortcuts};
+  }
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
   /// Tensor cores add 16 products at once: narrower heads get columns of zeros.
@@ -129,8 +139,8 @@ struct AttentionShape {
   Extent batch, sequence, keys;
   int64_t queryHeads, keyHeads, keyWidth, valueWidth;
   unsigned elementBits;
-  /// Factor of the scores.
-  double scale;
+  /// Factor of the scores, and what they are kept below, or 0.
+  double scale, softcap;
   int64_t columnMultiple = 1, columnParts = 1;
   /// Whether exponents take one instruction where that is exact enough: it
   /// costs each tile of keys a branch.
@@ -138,8 +148,13 @@ struct AttentionShape {
 };
 
 template <typename OpT>
+AttentionShape getShapeOf(OpT op, mlir::Value value) {
+  return {op.getQuery(), op.getKey(), value, op.getScaleOrDefault(),
+          op.getSoftcapOrZero()};
+}
+template <typename OpT>
 AttentionShape getShapeOf(OpT op) {
-  return {op.getQuery(), op.getKey(), op.getValue(), op.getScaleOrDefault()};
+  return getShapeOf(op, op.getValue());
 }
 
 /// Rows of a tile over `extent` things: all of them up to `limit`, in steps

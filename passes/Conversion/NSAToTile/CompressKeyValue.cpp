@@ -183,7 +183,8 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   auto apart = AttentionOp::create(
       rewriter, attention.getLoc(), rotated[0], attention.getKey(),
       attention.getValue(), /*indices=*/Value(), attention.getStart(),
-      attention.getVisibility(), attention.getScaleAttr());
+      attention.getVisibility(), attention.getScaleAttr(),
+      attention.getSoftcapAttr());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
   llvm::append_range(all, rotated);
   rewriter.replaceOp(attention, all);

@@ -15,8 +15,7 @@ static constexpr int64_t kLongest = 1 << 30;
 
 /// The shape of attention of a whole sequence.
 static AttentionShape getSequenceShape(DecodeAttentionOp op) {
-  AttentionShape shape(op.getQuery(), op.getKey(), op.getValue(),
-                       op.getScaleOrDefault());
+  AttentionShape shape = getShapeOf(op);
   shape.sequence = kLongest;
   return shape;
 }

@@ -17,8 +17,7 @@ namespace {
 /// The scores of blocks.
 struct BlockScores {
   BlockScores(DecodeSelectOp op, Value lseParts, const KernelSchedule &schedule)
-      : op(op),
-        shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
+      : op(op), shape(getShapeOf(op, op.getKey())),
         visibility(op.getCompressed(), int64_t(op.getContext())),
         rows(getDim(op.getKey(), 1)), lseParts(getDim(lseParts, 2)),
         numRows(static_cast<int64_t>(

@@ -99,6 +99,8 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
     os << ' ' << part.spec.shape;
     if (branch.getScale())
       os << ' ' << branch.getScaleOrDefault();
+    if (branch.getSoftcap())
+      os << " capped " << branch.getSoftcapOrZero();
     suffix +=
         branch == op ? "" : ("_" + branch.getVisibility().getKind()).str();
     launches.push_back(std::move(part));

@@ -11,7 +11,7 @@ using namespace nsa::tile;
 
 template <typename OpT>
 static AttentionShape getSelectShape(OpT op) {
-  return {op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()};
+  return getShapeOf(op, op.getKey());
 }
 
 /// The shape for all tokens that the caches are for.

@@ -34,10 +34,8 @@ struct SelectedAttention {
   }
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
-      : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
-                                         op.getValue(), op.getScaleOrDefault()),
-                          op.getVisibility(), getDim(op.getIndices(), 3),
-                          schedule) {
+      : SelectedAttention(getShapeOf(op), op.getVisibility(),
+                          getDim(op.getIndices(), 3), schedule) {
     isPacked = bool(op.getStart());
   }
 

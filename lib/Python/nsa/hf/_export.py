@@ -120,6 +120,10 @@ def _write_files(folder, files, write_weights):
 
 def _describe_model(weights, config, seq_len):
     """config.json of the model in modeling_nsa.py."""
+    softcap = config["model"]["attention_softcap"]
+    if softcap:
+        raise InputError(f"model.attention_softcap of '{weights.path}' is {softcap:g}, but the exported model has none "
+                         "(--original writes the model of transformers that it comes from)")
     return {
         "architectures": ["NSAForCausalLM"],
         "model_type": "nsa",

@@ -57,10 +57,12 @@ class Family:
     """
 
     def __init__(self, read, names=_LAYER, theta=10000.0, eps=1e-6, is_tied=False, rope=("default", "linear", "llama3"),
-                 activation="silu", is_partial=False):
+                 activation="silu", is_partial=False, has_window_rope=False):
         self.read, self.names, self.theta, self.eps, self.is_tied = read, names, theta, eps, is_tied
         #: Types of the rotary embedding, and whether it may be of a part of the channels.
         self.rope, self.is_partial = rope, is_partial
+        #: Whether layers with windows have one of their own.
+        self.has_window_rope = has_window_rope
         self.activation = activation
 
 
@@ -138,26 +140,32 @@ def _read_olmo2(keys, count):
     return {"norms": "after", "qk_norm": True, "qk_norm_joint": True}
 
 
-def _read_gemma3(keys, count):
+def _read_gemma(keys, count, period, softcap):
+    """Every `period`-th layer attends to all tokens; `softcap` is that of logits where there is none."""
     _no_biases(keys, "attention_bias", "use_bidirectional_attention")
-    keys.one_of("attn_logit_softcapping", (None, ), None)
-    window = _window(keys, 4096)
-    period = keys.whole("sliding_window_pattern", 1, 2**31 - 1, 6)
     return {
         "norms": "both",
         "norm_plus_one": True,
-        "qk_norm": True,
         "attention_scale": keys.real("query_pre_attn_scalar", 1e-6, 1e6, 256.0)**-0.5,
-        "logit_softcap": _real_or_null(keys, "final_logit_softcapping"),
-        "windows": _windows(keys, window, count, [(layer + 1) % period != 0 for layer in range(count)])
+        "logit_softcap": _real_or_null(keys, "final_logit_softcapping", softcap),
+        "windows": _windows(keys, _window(keys, 4096), count, [(layer + 1) % period != 0 for layer in range(count)])
     }
 
 
-def _real_or_null(keys, key):
-    """A number, 0 where it is null or missing."""
-    if keys.get(key, lambda value: True, "", None) is None:
+def _read_gemma2(keys, count):
+    return {**_read_gemma(keys, count, 2, 30.0), "attention_softcap": _real_or_null(keys, "attn_logit_softcapping", 50.0)}
+
+
+def _read_gemma3(keys, count):
+    keys.one_of("attn_logit_softcapping", (None, ), None)
+    return {**_read_gemma(keys, count, keys.whole("sliding_window_pattern", 1, 2**31 - 1, 6), 0.0), "qk_norm": True}
+
+
+def _real_or_null(keys, key, default):
+    """A number, 0 where it is null."""
+    if key in keys and keys.get(key, lambda value: True, "") is None:
         return 0.0
-    return keys.real(key, 1e-6, 1e6)
+    return keys.real(key, 1e-6, 1e6, default)
 
 
 FAMILIES = {
@@ -169,8 +177,11 @@ FAMILIES = {
     "olmo2": Family(_read_olmo2, {**{name: own for name, own in _LAYER.items() if not own.endswith(".norm")}, **_HEAD_NORMS,
                                   **_NORMS_AFTER}, eps=1e-5),
     "phi3": Family(_read_phi3, _JOINED, eps=1e-5, rope=("default", *_LONG), is_partial=True),
+    "gemma2": Family(_read_gemma2, {**_LAYER, **_NORMS_AFTER, "pre_feedforward_layernorm": "mlp.norm"}, is_tied=True,
+                     activation="gelu_pytorch_tanh"),
     "gemma3_text": Family(_read_gemma3, {**_LAYER, **_HEAD_NORMS, **_NORMS_AFTER, "pre_feedforward_layernorm": "mlp.norm"},
-                          theta=1000000.0, is_tied=True, rope=("default", "linear"), activation="gelu_pytorch_tanh")
+                          theta=1000000.0, is_tied=True, rope=("default", "linear"), activation="gelu_pytorch_tanh",
+                          has_window_rope=True)
 }
 
 # Gates of a sparse model that begins as a dense one: nothing but its own window and blocks where those are all tokens.
@@ -208,7 +219,7 @@ def _find_rope(keys):
 def _read_ropes(keys, family, width, longest, seq_len):
     """Settings of the rotary embeddings: of windows another one than of the other layers, where there is a family's."""
     rope = _find_rope(keys)
-    if family.activation == "silu":
+    if not family.has_window_rope:
         return _read_rope(keys, rope, family, width, longest, seq_len)
     # An object for each kind of layer, or the global one with the base of windows beside it.
     if "full_attention" in rope or "sliding_attention" in rope:

@@ -147,7 +147,7 @@ class NativeSparseAttention(nn.Module):
                 "nsa.n_sel": sizes["count"], "nsa.n_initial": sizes["initial"], "nsa.n_local": sizes["local"],
                 "nsa.w": sizes["window"], "nsa.phi": self.phi, "nsa.gate": self.gate_activation,
                 "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none",
-                "model.attention_scale": 0.0}
+                "model.attention_scale": 0.0, "model.attention_softcap": 0.0}
 
 
 @takes(module=instance(NativeSparseAttention), path=path, layer=whole())
