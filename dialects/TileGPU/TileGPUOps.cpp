@@ -54,9 +54,7 @@ TileType AsyncCopyOp::getTileType() {
   return ::getTileType(getBuffer().getType());
 }
 
-bool AsyncCopyOp::isAsync() {
-  return getWidth() > 1 || ::isLine(getBuffer().getType());
-}
+bool AsyncCopyOp::isAsync() { return getWidth() > 1 || isLine(); }
 
 LogicalResult AsyncCopyOp::verify() {
   int64_t cols = getTileType().getCols();

@@ -80,6 +80,10 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
     /// The tile that is copied.
     ::nsa::tile::TileType getTileType();
     bool isAsync();
+    /// Whether it is a row or a column of 32-bit elements.
+    bool isLine() {
+      return getTileType().getElementType().getIntOrFloatBitWidth() == 32;
+    }
   }];
   let hasVerifier = 1;
 }

@@ -64,7 +64,8 @@ private:
   ProducerPlan producer;
   SharedPool pool;
   int64_t scratch = 0, barriers = 0;
-  llvm::DenseMap<Value, int64_t> offsets;
+  /// Of buffers, and of loaded lines that loops copy ahead.
+  llvm::MapVector<Value, int64_t> offsets;
   llvm::MapVector<scf::ForOp, PipelineAttr> pipelines;
   /// Parts of the pool by the operation after which they are free.
   llvm::DenseMap<Operation *, SmallVector<int64_t>> lastUses;
@@ -152,13 +153,17 @@ void Allocator::allocateLoop(scf::ForOp loop) {
     offsets.try_emplace(copy.getBuffer(), bytes);
     bytes += getPlaceBytes(copy.getBuffer());
   }
-  for (LoadOp load : prefetch.lines)
+  for (LoadOp load : prefetch.lines) {
+    offsets.insert({load.getResult(), bytes});
     bytes += getPlaceBytes(load.getResult());
+  }
   bytes = llvm::alignTo(bytes, SharedPool::alignment);
   int64_t stages = countStages(loop, bytes);
   int64_t offset = pool.allocate(stages * bytes);
   for (AsyncCopyOp copy : prefetch.copies)
-    offsets.find(copy.getBuffer())->second += offset;
+    offsets[copy.getBuffer()] += offset;
+  for (LoadOp load : prefetch.lines)
+    offsets[load.getResult()] += offset;
   pipelines.insert({loop, PipelineAttr::get(loop.getContext(), stages, bytes,
                                             offset, /*producer=*/false)});
   allocate(*loop.getBody());
@@ -180,8 +185,7 @@ void Allocator::allocateProducer() {
   int64_t ring = pool.allocate(producer.depth * producer.stageBytes);
   for (auto &[loop, copies] : producer.loops) {
     for (const ProducerPlan::Copy &copy : copies)
-      if (isa<MemDescType>(copy.access.target.getType()))
-        offsets.try_emplace(copy.access.target, ring + copy.offset);
+      offsets.try_emplace(copy.access.target, ring + copy.offset);
     pipelines.insert(
         {cast<scf::ForOp>(loop),
          PipelineAttr::get(kernel.getContext(), producer.depth,
@@ -213,10 +217,11 @@ void Allocator::run() {
 }
 
 void Allocator::apply(OpBuilder &b) {
-  kernel.walk([&](AllocOp alloc) {
-    if (auto offset = offsets.find(alloc.getBuffer()); offset != offsets.end())
-      alloc.setOffset(uint64_t(offset->second));
-  });
+  for (auto [value, offset] : offsets)
+    if (auto alloc = value.getDefiningOp<AllocOp>())
+      alloc.setOffset(uint64_t(offset));
+    else
+      promoteLine(value.getDefiningOp<LoadOp>(), offset);
   for (auto [loop, pipeline] : pipelines)
     loop->setAttr(kPipelineAttr, pipeline);
   kernel->setAttr(kScratchAttr, b.getI64IntegerAttr(pool.size()));

@@ -1,6 +1,7 @@
 //===- CopyPatterns.cpp - copies to buffers -------------------------------===//
 
 #include "passes/Conversion/TileToNVVM/Patterns.h"
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/SharedBuffers.h"
 #include "passes/Conversion/TileToNVVM/TileReader.h"
 #include <numeric>
@@ -151,14 +152,6 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
 // Rows and columns
 //===----------------------------------------------------------------------===//
 
-/// The elements that a line has in MMA tiles: those of the tile that is loaded.
-static RegisterLayout getLineLayout(Value buffer) {
-  for (Operation *user : buffer.getUsers())
-    if (auto read = dyn_cast<tile_gpu::LocalLoadOp>(user))
-      return RegisterLayout(read.getTile());
-  llvm_unreachable("a line that nothing loads");
-}
-
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.
 static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   ThreadBuilder &b = in.b;
@@ -208,7 +201,7 @@ static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
 //===----------------------------------------------------------------------===//
 
 static Results lowerAsyncCopy(tile_gpu::AsyncCopyOp op, TileReader &in) {
-  if (op.getBuffer().getDefiningOp<tile_gpu::AllocOp>().isLine()) {
+  if (op.isLine()) {
     copyLine(in, op);
   } else {
     SharedBuffer tile = sharedBufferOf(in, op.getBuffer());

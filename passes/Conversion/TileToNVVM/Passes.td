@@ -125,6 +125,8 @@ def TileGPUAllocateSharedMemory
 
     A loop copies the tiles of its next iterations ahead, of nested ones the
     innermost that loads: these have a `#tile_gpu.pipeline` of several stages.
+    Rows and columns of f32 or i32 that it loads get buffers and are copied, too,
+    behind its tiles.
 
     With `wgmma`, where the loops of warpgroups load TMA tiles only, a producer
     warpgroup issues TMA loads into a pipeline of up to 4 stages (6 with per-warp
@@ -160,8 +162,7 @@ def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
     loop, threads begin the copies of all stages but one. An iteration waits
     for its own, and begins those of a later one, where there is one: while the
     first dot multiplies, if a warpgroup makes it. What the copies' indices are
-    computed from is computed once more for that. Rows and columns of f32 or i32
-    that the loop loads are copied, too, behind its tiles.
+    computed from is computed once more for that.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",

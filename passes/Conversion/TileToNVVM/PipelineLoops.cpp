@@ -35,7 +35,6 @@ public:
   void run();
 
 private:
-  void makeLines();
   void makePrologue();
   void makeBody(scf::ForOp staged);
   void copyAhead(scf::ForOp from, Value iteration, Value stage);
@@ -45,37 +44,8 @@ private:
   Prefetch prefetch;
   bool usesWgmma;
   ThreadBuilder b;
-  SmallVector<AsyncCopyOp> copies;
 };
 } // namespace
-
-/// How many elements of a row or a column a copy can move at once.
-static int64_t getLineWidth(LoadOp load) {
-  auto type = cast<TileType>(load.getType());
-  bool isVector = type.getRows() == 1 && type.getCols() % 4 == 0 &&
-                  getAccessWidth(load.getRef(), load.getIndices(), 4) == 4;
-  return isVector ? 4 : 1;
-}
-
-/// Makes buffers of lines, behind those of tiles.
-void LoopPipeliner::makeLines() {
-  int64_t offset = plan.getOffset();
-  for (AsyncCopyOp copy : prefetch.copies) {
-    copy.getBuffer().getDefiningOp()->moveBefore(loop);
-    offset += getPlaceBytes(copy.getBuffer());
-    copies.push_back(copy);
-  }
-  for (LoadOp load : prefetch.lines) {
-    Value line = makeLineBuffer(load, loop, offset);
-    offset += getPlaceBytes(load.getResult());
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(load);
-    copies.push_back(AsyncCopyOp::create(b, load.getRef(), load.getIndices(),
-                                         line, /*stage=*/Value(),
-                                         uint64_t(getLineWidth(load))));
-    load.erase();
-  }
-}
 
 /// Copies the tiles of an iteration of `from` into `stage`, if there is one.
 void LoopPipeliner::copyAhead(scf::ForOp from, Value iteration, Value stage) {
@@ -91,7 +61,7 @@ void LoopPipeliner::copyAhead(scf::ForOp from, Value iteration, Value stage) {
                   .getResult());
   for (Operation *op : prefetch.addresses)
     b.clone(*op, mapping);
-  for (AsyncCopyOp copy : copies)
+  for (AsyncCopyOp copy : prefetch.copies)
     cast<AsyncCopyOp>(b.clone(*copy, mapping)).getStageMutable().assign(stage);
 }
 
@@ -142,7 +112,7 @@ void LoopPipeliner::makeBody(scf::ForOp staged) {
     b.setInsertionPointAfter(first);
   copyAhead(staged, iteration, before);
   AsyncCommitOp::create(b);
-  for (AsyncCopyOp copy : copies) {
+  for (AsyncCopyOp copy : prefetch.copies) {
     setStage(copy.getBuffer(), stage);
     copy.erase();
   }
@@ -151,7 +121,8 @@ void LoopPipeliner::makeBody(scf::ForOp staged) {
 }
 
 void LoopPipeliner::run() {
-  makeLines();
+  for (AsyncCopyOp copy : prefetch.copies)
+    copy.getBuffer().getDefiningOp()->moveBefore(loop);
   makePrologue();
   scf::ForOp staged = extendLoop(b, loop, b.i32(0));
   makeBody(staged);

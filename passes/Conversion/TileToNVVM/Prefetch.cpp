@@ -9,6 +9,7 @@
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+using namespace nsa::tile_gpu;
 
 int64_t nsa::cuda::getCopyWidth(LoadOp load) {
   auto type = cast<TileType>(load.getType());
@@ -41,7 +42,7 @@ scf::ForOp nsa::cuda::extendLoop(OpBuilder &b, scf::ForOp loop,
   auto result = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(),
                                    loop.getUpperBound(), loop.getStep(), inits);
   for (NamedAttribute attribute : loop->getDiscardableAttrs())
-    if (attribute.getName() != nsa::tile_gpu::kPipelineAttr)
+    if (attribute.getName() != kPipelineAttr)
       result->setDiscardableAttr(attribute.getName(), attribute.getValue());
   Block *body = result.getBody();
   body->getOperations().splice(body->end(), loop.getBody()->getOperations());
@@ -53,37 +54,51 @@ scf::ForOp nsa::cuda::extendLoop(OpBuilder &b, scf::ForOp loop,
   return result;
 }
 
-Value nsa::cuda::makeLineBuffer(LoadOp load, Operation *before,
-                                int64_t offset) {
+/// How many elements of a row or a column a copy can move at once.
+static int64_t getLineWidth(LoadOp load) {
   auto type = cast<TileType>(load.getType());
-  OpBuilder b(before);
-  auto line = nsa::tile_gpu::AllocOp::create(
-      b, load.getLoc(),
-      nsa::tile_gpu::MemDescType::get({type.getRows(), type.getCols()},
-                                      type.getElementType()),
+  bool isVector = type.getRows() == 1 && type.getCols() % 4 == 0 &&
+                  getAccessWidth(load.getRef(), load.getIndices(), 4) == 4;
+  return isVector ? 4 : 1;
+}
+
+void nsa::cuda::promoteLine(LoadOp load, int64_t offset) {
+  auto type = cast<TileType>(load.getType());
+  ImplicitLocOpBuilder b(load.getLoc(), load);
+  auto line = AllocOp::create(
+      b,
+      MemDescType::get({type.getRows(), type.getCols()}, type.getElementType()),
       IntegerAttr(), b.getI64IntegerAttr(offset));
-  b.setInsertionPointAfter(load);
-  load.replaceAllUsesWith(nsa::tile_gpu::LocalLoadOp::create(
-                              b, load.getLoc(), type, line, /*stage=*/Value())
-                              .getTile());
-  return line;
+  AsyncCopyOp::create(b, load.getRef(), load.getIndices(), line,
+                      /*stage=*/Value(), uint64_t(getLineWidth(load)));
+  load.replaceAllUsesWith(
+      LocalLoadOp::create(b, type, line, /*stage=*/Value()).getTile());
+  load.erase();
+}
+
+RegisterLayout nsa::cuda::getLineLayout(Value line) {
+  if (isTile(line))
+    return RegisterLayout(line);
+  for (Operation *user : line.getUsers())
+    if (auto read = dyn_cast<LocalLoadOp>(user))
+      return RegisterLayout(read.getTile());
+  llvm_unreachable("a line that nothing loads");
 }
 
 void nsa::cuda::setStage(Value buffer, Value stage) {
   for (Operation *user : buffer.getUsers())
-    if (auto view = dyn_cast<nsa::tile_gpu::LocalViewOp>(user);
-        view && !view.getStage())
+    if (auto view = dyn_cast<LocalViewOp>(user); view && !view.getStage())
       view.getStageMutable().assign(stage);
-    else if (auto line = dyn_cast<nsa::tile_gpu::LocalLoadOp>(user);
-             line && !line.getStage())
+    else if (auto line = dyn_cast<LocalLoadOp>(user); line && !line.getStage())
       line.getStageMutable().assign(stage);
 }
 
 int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
-  if (isa<nsa::tile_gpu::MemDescType>(target.getType()))
+  auto buffer = target.getDefiningOp<AllocOp>();
+  if (buffer && !buffer.isLine())
     return llvm::alignTo(SharedShape(target).bytes(), SharedPool::alignment);
-  return llvm::alignTo(4 * RegisterLayout(target).lineLength(), lineAlignment);
+  return llvm::alignTo(4 * getLineLayout(target).lineLength(), lineAlignment);
 }
 
 namespace {
@@ -195,7 +210,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
     return true;
   };
   for (Operation &op : *loop.getBody()) {
-    if (auto copy = dyn_cast<nsa::tile_gpu::AsyncCopyOp>(op))
+    if (auto copy = dyn_cast<AsyncCopyOp>(op))
       if (copy.isAsync() && isAhead(copy))
         prefetch.copies.push_back(copy);
     if (auto load = dyn_cast<LoadOp>(op))
@@ -205,6 +220,9 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   // Lines alone are not worth a barrier.
   if (prefetch.empty())
     return {};
+  llvm::stable_sort(prefetch.copies, [](AsyncCopyOp x, AsyncCopyOp y) {
+    return x.isLine() < y.isLine();
+  });
   for (Operation &op : *loop.getBody())
     if (all.operations().contains(&op))
       prefetch.addresses.insert(&op);

@@ -5,6 +5,7 @@
 
 #include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace nsa::cuda {
@@ -12,9 +13,10 @@ namespace nsa::cuda {
 /// Copies to shared memory that an iteration of a loop can begin for the next
 /// one, and what it has to compute for that.
 struct Prefetch {
+  /// Those of lines last.
   llvm::SmallVector<tile_gpu::AsyncCopyOp> copies;
-  /// Loads of one row or one column of f32 or i32, MMA tiles that threads
-  /// repeat: these are copied too.
+  /// Lines: loads of one row or one column of f32 or i32, MMA tiles that
+  /// threads repeat. These can be copied too.
   llvm::SmallVector<tile::LoadOp> lines;
   /// Operations in the loop whose results the copies need, in order.
   llvm::SetVector<mlir::Operation *> addresses;
@@ -47,11 +49,13 @@ tile::DotOp findFirstDot(mlir::scf::ForOp loop);
 mlir::scf::ForOp extendLoop(mlir::OpBuilder &b, mlir::scf::ForOp loop,
                             mlir::ValueRange more);
 
-/// Makes a buffer before `before`, at an offset in shared memory, of the row or
-/// column that a load makes, and lets its users read that; the load is left
-/// without any.
-mlir::Value makeLineBuffer(tile::LoadOp load, mlir::Operation *before,
-                           int64_t offset);
+/// Makes a buffer at an offset in shared memory of the row or column that a
+/// load makes, a copy to it in place of the load, and lets its users read that.
+void promoteLine(tile::LoadOp load, int64_t offset);
+
+/// The layout of a row or a column that a loop copies, of a loaded tile or of
+/// its buffer.
+RegisterLayout getLineLayout(mlir::Value line);
 
 /// Lets views and loads of a buffer that have no stage yet be at one.
 void setStage(mlir::Value buffer, mlir::Value stage);

@@ -59,7 +59,7 @@ static std::optional<Box> getAtomColumn(Value buffer) {
 
 /// The box of a row or a column of 4-byte elements.
 static std::optional<Box> getLine(Value line) {
-  RegisterLayout layout(line);
+  RegisterLayout layout = getLineLayout(line);
   bool isRow = layout.rows == 1;
   int64_t length = isRow ? layout.cols : layout.rows;
   if (layout.element.getIntOrFloatBitWidth() != 32 ||

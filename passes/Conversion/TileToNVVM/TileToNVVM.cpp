@@ -56,7 +56,7 @@ static bool hasLowering(Operation *op) {
 
 /// How threads hold a line says how they copy it.
 static LogicalResult verifyCopy(AsyncCopyOp copy) {
-  if (!copy.getBuffer().getDefiningOp<AllocOp>().isLine() ||
+  if (!copy.isLine() ||
       llvm::any_of(copy.getBuffer().getUsers(), llvm::IsaPred<LocalLoadOp>))
     return success();
   return copy.emitOpError("copies a line that nothing loads");

@@ -372,30 +372,22 @@ void Specializer::consume(Block &block, Turn &turn) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Makes buffers of lines that are loaded by TMA, and moves all buffers that
-/// both roles know to the start of the kernel.
-static void makeBuffers(ProducerPlan &plan, PipelineAttr pipeline,
-                        Block &start) {
+/// Moves the buffers that both roles know to the start of the kernel.
+static void moveBuffers(const ProducerPlan &plan, Block &start) {
   Operation *first = &start.front();
-  for (ProducerPlan::Copy &copy : plan.stationary)
+  auto move = [&](const ProducerPlan::Copy &copy) {
     copy.access.target.getDefiningOp()->moveBefore(first);
-  for (auto &[loop, copies] : plan.loops)
-    for (ProducerPlan::Copy &copy : copies) {
-      auto load = dyn_cast<LoadOp>(copy.access.op);
-      if (!load) {
-        copy.access.target.getDefiningOp()->moveBefore(first);
-        continue;
-      }
-      copy.access.target =
-          makeLineBuffer(load, first, pipeline.getOffset() + copy.offset);
-    }
+  };
+  llvm::for_each(plan.stationary, move);
+  for (const auto &[loop, copies] : plan.loops)
+    llvm::for_each(copies, move);
 }
 
 LogicalResult Specializer::run() {
   if (plan.empty())
     return failure();
   Block &block = kernel.getBody().front();
-  makeBuffers(plan, pipeline, block);
+  moveBuffers(plan, block);
   auto [atLaunch, ofConsumers] = shareRegisters(threads, roles.getBlocks());
   b.setInsertionPoint(block.getTerminator());
   makeBarriers();

@@ -49,7 +49,9 @@ tile.kernel private @loop(%x: memref<64x16xbf16>, %s: memref<4x16xf32>, %n: memr
     %1 = tile_gpu.local_view %0 : !tile_gpu.memdesc<16x16xbf16> -> !tile.tile<16x16xbf16, #tile.shared>
     %2 = tile.convert %1 : !tile.tile<16x16xbf16, #tile.shared> -> !mma
     // CHECK: tile_gpu.local_load %[[LINE]] stage %[[STAGE]]
-    %3 = tile.load %s[%i, %c] : memref<4x16xf32>, (i32, !cols) -> !row
+    %line = tile_gpu.alloc at 1024 : !tile_gpu.memdesc<1x16xf32>
+    tile_gpu.async_copy %s[%i, %c] to %line width 4 : memref<4x16xf32>, (i32, !cols) to !tile_gpu.memdesc<1x16xf32>
+    %3 = tile_gpu.local_load %line : !tile_gpu.memdesc<1x16xf32> -> !row
     "test.use"(%2, %3) : (!mma, !row) -> ()
   } {tile_gpu.pipeline = #tile_gpu.pipeline<stages = 3, bytes = 1024, offset = 0>}
   tile.return
