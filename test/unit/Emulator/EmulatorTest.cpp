@@ -1,11 +1,9 @@
 //===- EmulatorTest.cpp - what the emulator does and finds ----------------===//
 
 #include "test/unit/Emulator/Emulator.h"
-#include "lib/Support/Float16.h"
 #include "test/unit/Expect.h"
 
 #include <bit>
-#include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <tuple>
@@ -94,17 +92,6 @@ const std::string barrier = "  nvvm.barrier\n";
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
-
-TEST_F(EmulatorTest, Threads_ShareThroughSharedMemory) {
-  ASSERT_TRUE(succeeds(run(word("%mine", "%shared", "%tid") +
-                               store("%tid", "%mine", "3") + barrier +
-                               "  %other = llvm.xor %tid, %c32 : i32\n" +
-                               word("%theirs", "%shared", "%other") +
-                               load("%value", "%theirs", "3") + give("%value"),
-                           64)));
-  for (unsigned i = 0; i < 64; ++i)
-    EXPECT_EQ(out[i], i ^ 32);
-}
 
 TEST_F(EmulatorTest, ReadBeyondAnArgument_IsFound) {
   std::string far = "  %at = llvm.add %tid, %c32 : i32\n" +
@@ -249,69 +236,6 @@ TEST_F(EmulatorTest, LanesAtDifferentCollectives_AreFound) {
                 "nvvm.vote.sync");
 }
 
-TEST_F(EmulatorTest, LanesThatDiverged_MeetAtACollective) {
-  // Lanes add 1 for each bit that their number has before they vote.
-  ASSERT_TRUE(
-      succeeds(run("  llvm.br ^bb1(%tid, %c0 : i32, i32)\n"
-                   "^bb1(%rest: i32, %sum: i32):\n"
-                   "  %more = llvm.icmp \"ne\" %rest, %c0 : i32\n"
-                   "  llvm.cond_br %more, ^bb2, ^bb3\n^bb2:\n"
-                   "  %bit = llvm.and %rest, %c1 : i32\n"
-                   "  %next = llvm.add %sum, %bit : i32\n"
-                   "  %half = llvm.lshr %rest, %c1 : i32\n"
-                   "  llvm.br ^bb1(%half, %next : i32, i32)\n^bb3:\n"
-                   "  %odd = llvm.and %sum, %c1 : i32\n"
-                   "  %isOdd = llvm.icmp \"ne\" %odd, %c0 : i32\n"
-                   "  %votes = nvvm.vote.sync ballot %all, %isOdd -> i32\n" +
-                   give("%votes"))));
-  EXPECT_EQ(out[7], 0x96696996u);
-}
-
-TEST_F(EmulatorTest, Shuffle_MovesWordsBetweenLanes) {
-  auto shuffle = [&](const std::string &kind, const std::string &by,
-                     const std::string &clamp) {
-    Status status = run("  %x = nvvm.shfl.sync " + kind + " %all, %tid, " + by +
-                        ", " + clamp + " : i32 -> i32\n" + give("%x"));
-    EXPECT_TRUE(status.ok()) << status.message();
-    return std::vector<uint32_t>(out.begin(), out.begin() + 32);
-  };
-  EXPECT_EQ(shuffle("bfly", "%c16", "%c31")[3], 19u);
-  EXPECT_EQ(shuffle("down", "%c4", "%c31")[3], 7u);
-  EXPECT_EQ(shuffle("down", "%c4", "%c31")[30], 30u);
-  EXPECT_EQ(shuffle("up", "%c4", "%c0")[9], 5u);
-  EXPECT_EQ(shuffle("up", "%c4", "%c0")[3], 3u);
-  EXPECT_EQ(shuffle("idx", "%c8", "%c31")[30], 8u);
-}
-
-TEST_F(EmulatorTest, NamedBarriers_CountThreads) {
-  // Warp 1 writes and arrives, warp 0 waits and reads; warp 2 has nothing to
-  // do with it.
-  std::string body =
-      "  %isFirst = llvm.icmp \"ult\" %tid, %c32 : i32\n"
-      "  %c64 = llvm.mlir.constant(64 : i32) : i32\n"
-      "  %isEarly = llvm.icmp \"ult\" %tid, %c64 : i32\n"
-      "  llvm.cond_br %isFirst, ^bb1, ^bb2\n^bb1:\n"
-      "  nvvm.barrier id = %c1 number_of_threads = %c64\n"
-      "  %at = llvm.add %tid, %c32 : i32\n" +
-      word("%p", "%shared", "%at") + load("%v", "%p", "3") + give("%v") +
-      "  llvm.br ^bb4\n^bb2:\n  llvm.cond_br %isEarly, ^bb3, ^bb4\n^bb3:\n" +
-      word("%q", "%shared", "%tid") + store("%tid", "%q", "3") +
-      "  llvm.inline_asm has_side_effects \"bar.arrive $0, $1;\", \"r,r\" %c1, "
-      "%c64 : (i32, i32) -> ()\n  llvm.br ^bb4\n^bb4:\n";
-  ASSERT_TRUE(succeeds(run(body, 96)));
-  EXPECT_EQ(out[5], 37u);
-}
-
-TEST_F(EmulatorTest, Barriers_Reduce) {
-  ASSERT_TRUE(
-      succeeds(run("  %low = llvm.icmp \"slt\" %tid, %c8 : i32\n"
-                   "  %one = llvm.zext %low : i1 to i32\n"
-                   "  %n = nvvm.barrier #nvvm.reduction<popc> %one -> i32\n" +
-                       give("%n"),
-                   64)));
-  EXPECT_EQ(out[40], 8u);
-}
-
 //===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
@@ -336,108 +260,6 @@ TEST_F(EmulatorTest, Copies_ArriveAtTheWait) {
   expectFailure(run(copy(types, "  nvvm.cp.async.wait.group 1\n")),
                 "a copy to here has not been waited for", "llvm.store");
 }
-
-TEST_F(EmulatorTest, Copies_FillWithZeros) {
-  in.assign(128, 7);
-  // Thread 31 copies nothing: what it points at need not exist.
-  in.resize(124);
-  ASSERT_TRUE(succeeds(run(
-      "  %last = llvm.icmp \"eq\" %tid, %c31 : i32\n"
-      "  %size = llvm.select %last, %c0, %c8 : i1, i32\n" +
-      copy(", %size : !llvm.ptr<3>, !llvm.ptr<1>, i32",
-           "  nvvm.cp.async.wait.group 0\n") +
-      "  %third = llvm.add %w, %c2 : i32\n" + word("%r", "%shared", "%third") +
-      load("%z", "%r", "3") + "  %next = llvm.add %tid, %c32 : i32\n" +
-      word("%second", "%out", "%next") + store("%z", "%second"))));
-  EXPECT_EQ(out[30], 7u);
-  EXPECT_EQ(out[31], 0u);
-  EXPECT_EQ(out[32 + 30], 0u);
-}
-
-//===----------------------------------------------------------------------===//
-// Tensor cores
-//===----------------------------------------------------------------------===//
-
-// A and B lie row by row in shared memory: A (16 x 16) through ldmatrix.x4, B
-// (16 x 8) through ldmatrix.x2.trans, and D goes out where the ISA says.
-TEST_F(EmulatorTest, Matrices_Multiply) {
-  in.resize(16 * 8 + 16 * 4);
-  float a[16][16], b[16][8];
-  for (unsigned i = 0; i < 16; ++i)
-    for (unsigned k = 0; k < 16; ++k) {
-      a[i][k] = float(int(i * 16 + k) % 13 - 6);
-      reinterpret_cast<uint16_t *>(in.data())[i * 16 + k] =
-          floatToBF16(a[i][k]);
-    }
-  for (unsigned k = 0; k < 16; ++k)
-    for (unsigned j = 0; j < 8; ++j) {
-      b[k][j] = float(int(k * 8 + j) % 7 - 3);
-      reinterpret_cast<uint16_t *>(in.data() + 128)[k * 8 + j] =
-          floatToBF16(b[k][j]);
-    }
-  std::string body;
-  for (int part = 0; part < 6; ++part) {
-    std::string n = std::to_string(part);
-    body += "  %n" + n + " = llvm.mlir.constant(" + std::to_string(32 * part) +
-            " : i32) : i32\n  %i" + n + " = llvm.add %tid, %n" + n +
-            " : i32\n" + word("%s" + n, "%in", "%i" + n) +
-            load("%v" + n, "%s" + n) + word("%d" + n, "%shared", "%i" + n) +
-            store("%v" + n, "%d" + n, "3");
-  }
-  body +=
-      barrier +
-      // Row L % 16, columns 8 * (L / 16).
-      "  %row = llvm.urem %tid, %c16 : i32\n"
-      "  %half = llvm.udiv %tid, %c16 : i32\n"
-      "  %r8 = llvm.mul %row, %c8 : i32\n  %h4 = llvm.mul %half, %c4 : i32\n"
-      "  %at = llvm.add %r8, %h4 : i32\n" +
-      word("%pa", "%shared", "%at") +
-      "  %fa = nvvm.ldmatrix %pa {num = 4 : i32, layout = "
-      "#nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
-      "eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> "
-      "!llvm.struct<(i32, i32, i32, i32)>\n"
-      "  %c128 = llvm.mlir.constant(128 : i32) : i32\n"
-      "  %r4 = llvm.mul %row, %c4 : i32\n  %bt = llvm.add %r4, %c128 : i32\n" +
-      word("%pb", "%shared", "%bt") +
-      "  %fb = nvvm.ldmatrix %pb {num = 2 : i32, layout = "
-      "#nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
-      "eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> "
-      "!llvm.struct<(i32, i32)>\n"
-      "  %z = llvm.mlir.constant(1.0 : f32) : f32\n";
-  for (int r = 0; r < 4; ++r)
-    body += "  %a" + std::to_string(r) + " = llvm.extractvalue %fa[" +
-            std::to_string(r) + "] : !llvm.struct<(i32, i32, i32, i32)>\n";
-  for (int r = 0; r < 2; ++r)
-    body += "  %b" + std::to_string(r) + " = llvm.extractvalue %fb[" +
-            std::to_string(r) + "] : !llvm.struct<(i32, i32)>\n";
-  body += "  %dd = nvvm.mma.sync A[%a0, %a1, %a2, %a3] B[%b0, %b1] C[%z, %z, "
-          "%z, %z] {layoutA = #nvvm.mma_layout<row>, layoutB = "
-          "#nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<bf16>, "
-          "multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m "
-          "= 16, n = 8, k = 16>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, "
-          "f32, f32)>\n  %base = llvm.mul %tid, %c4 : i32\n";
-  for (int r = 0; r < 4; ++r) {
-    std::string n = std::to_string(r);
-    body += "  %o" + n + " = llvm.extractvalue %dd[" + n +
-            "] : !llvm.struct<(f32, f32, f32, f32)>\n  %w" + n +
-            " = llvm.bitcast %o" + n + " : f32 to i32\n  %x" + n +
-            " = llvm.add %base, %c" + n + " : i32\n" +
-            word("%y" + n, "%out", "%x" + n) + store("%w" + n, "%y" + n);
-  }
-  ASSERT_TRUE(succeeds(run(body)));
-  for (unsigned lane = 0; lane < 32; ++lane)
-    for (unsigned r = 0; r < 4; ++r) {
-      unsigned i = lane / 4 + r / 2 * 8, j = lane % 4 * 2 + r % 2;
-      float expected = 1.0f;
-      for (unsigned k = 0; k < 16; ++k)
-        expected += a[i][k] * b[k][j];
-      EXPECT_EQ(floatOfBits(out[4 * lane + r]), expected) << i << " " << j;
-    }
-}
-
-//===----------------------------------------------------------------------===//
-// What it does not know
-//===----------------------------------------------------------------------===//
 
 TEST_F(EmulatorTest, UnknownOperations_AreErrors) {
   expectFailure(run("  nvvm.fence.sc.cluster\n"),

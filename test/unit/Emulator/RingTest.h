@@ -34,17 +34,6 @@ inline std::string wait(const std::string &barrier, const std::string &parity) {
          barrier + ", " + parity + ", %c1 : (!llvm.ptr<3>, i32, i32) -> ()\n";
 }
 
-/// Into the memory of the block as that of a cluster.
-inline std::string copyBoxInCluster(const std::string &to,
-                                    const std::string &barrier,
-                                    const std::string &coordinates) {
-  return "  %inCluster = llvm.addrspacecast " + to +
-         " : !llvm.ptr<3> to !llvm.ptr<7>\n"
-         "  nvvm.cp.async.bulk.tensor.shared.cluster.global %inCluster, "
-         "%map, " +
-         barrier + ", box[" + coordinates + "] : !llvm.ptr<7>, !llvm.ptr\n";
-}
-
 inline std::string copyBox(const std::string &to, const std::string &barrier,
                            const std::string &coordinates) {
   return "  nvvm.cp.async.bulk.tensor.shared.cluster.global " + to +
