@@ -181,24 +181,6 @@ void takeHalf(Warp &warp, const Instruction &i, LaneMask mask) {
   propagateUndefined<1>(warp, i, mask);
 }
 
-void packWords(Warp &warp, const Instruction &i, LaneMask mask) {
-  const uint32_t *a = warp.narrow(i.a), *b = warp.narrow(i.b);
-  uint64_t *result = warp.wide(i.result);
-  forLanes(mask, [&](unsigned lane) {
-    result[lane] = a[lane] | uint64_t(b[lane]) << 32;
-  });
-  propagateUndefined<2>(warp, i, mask);
-}
-
-void takeWord(Warp &warp, const Instruction &i, LaneMask mask) {
-  const uint64_t *a = warp.wide(i.a);
-  uint32_t *result = warp.narrow(i.result);
-  forLanes(mask, [&](unsigned lane) {
-    result[lane] = uint32_t(a[lane] >> i.immediate);
-  });
-  propagateUndefined<1>(warp, i, mask);
-}
-
 /// Registers of other widths do not overlap unless they are the same.
 template <typename Out, typename In, auto Function>
 void convert(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -210,15 +192,12 @@ void convert(Warp &warp, const Instruction &i, LaneMask mask) {
 }
 
 /// As the GPU converts: towards zero, the nearest number if there is none.
-template <typename Out>
-Out saturate(float x) {
+int32_t saturate(float x) {
   if (std::isnan(x))
     return 0;
-  constexpr auto low = float(std::numeric_limits<Out>::min());
-  constexpr auto high = float(std::numeric_limits<Out>::max());
-  if (x <= low)
-    return std::numeric_limits<Out>::min();
-  return x >= high ? std::numeric_limits<Out>::max() : Out(x);
+  if (x <= -0x1p31f)
+    return std::numeric_limits<int32_t>::min();
+  return x >= 0x1p31f ? std::numeric_limits<int32_t>::max() : int32_t(x);
 }
 
 uint32_t toHalf(float x) { return nsa::floatToF16(x); }
@@ -231,16 +210,6 @@ float flush(float x) {
              ? std::copysign(0.f, x)
              : x;
 }
-
-/// The larger one, NaN if one is.
-float maximum(float a, float b) {
-  if (std::isnan(a) || std::isnan(b))
-    return std::numeric_limits<float>::quiet_NaN();
-  if (a == b)
-    return std::signbit(a) ? b : a;
-  return a > b ? a : b;
-}
-float minimum(float a, float b) { return -maximum(-a, -b); }
 
 //===----------------------------------------------------------------------===//
 // Tables
@@ -310,10 +279,6 @@ const Entry entries[] = {
     INTEGER("llvm.lshr", b < sizeof(a) * 8 ? a >> (b % (sizeof(a) * 8)) : 0),
     SIGNED("llvm.ashr",
            a >> (uint64_t(b) < sizeof(a) * 8 ? b : sizeof(a) * 8 - 1)),
-    INTEGER("llvm.intr.umin", a < b ? a : b),
-    INTEGER("llvm.intr.umax", a > b ? a : b),
-    SIGNED("llvm.intr.smin", a < b ? a : b),
-    SIGNED("llvm.intr.smax", a > b ? a : b),
     {"llvm.udiv",
      {2, divide<U, [](U a, U b) { return a / b; }>,
       divide<W, [](W a, W b) { return a / b; }>, nullptr, false}},
@@ -331,9 +296,6 @@ const Entry entries[] = {
     {"llvm.intr.ctpop",
      {1, unary<U, U, [](U a) { return U(__builtin_popcount(a)); }>, nullptr,
       nullptr, false}},
-    {"llvm.intr.ctlz",
-     {1, unary<U, U, [](U a) { return a ? U(__builtin_clz(a)) : U(32); }>,
-      nullptr, nullptr, false}},
     {"llvm.intr.cttz",
      {1, unary<U, U, [](U a) { return a ? U(__builtin_ctz(a)) : U(32); }>,
       nullptr, nullptr, false}},
@@ -344,41 +306,12 @@ const Entry entries[] = {
     FLOAT1("llvm.fneg", -a),
     FLOAT1("llvm.intr.fabs", std::fabs(a)),
     FLOAT1("llvm.intr.sqrt", std::sqrt(a)),
-    FLOAT1("llvm.intr.exp", std::exp(a)),
-    FLOAT1("llvm.intr.exp2", std::exp2(a)),
-    FLOAT1("llvm.intr.log", std::log(a)),
-    FLOAT1("llvm.intr.log2", std::log2(a)),
-    FLOAT1("llvm.intr.sin", std::sin(a)),
-    FLOAT1("llvm.intr.cos", std::cos(a)),
     FLOAT1("llvm.intr.floor", std::floor(a)),
-    FLOAT1("llvm.intr.ceil", std::ceil(a)),
-    FLOAT1("llvm.intr.trunc", std::trunc(a)),
-    FLOAT1("llvm.intr.rint", std::nearbyint(a)),
-    FLOAT1("llvm.intr.nearbyint", std::nearbyint(a)),
-    FLOAT1("llvm.intr.roundeven", std::nearbyint(a)),
-    FLOAT1("llvm.intr.round", std::round(a)),
     FLOAT2("llvm.intr.maxnum", std::fmax(a, b)),
-    FLOAT2("llvm.intr.minnum", std::fmin(a, b)),
-    FLOAT2("llvm.intr.maximum", maximum(a, b)),
-    FLOAT2("llvm.intr.minimum", minimum(a, b)),
-    FLOAT2("llvm.intr.copysign", std::copysign(a, b)),
     FUSED("llvm.intr.fma"),
     FUSED("llvm.intr.fmuladd"),
-    // Intrinsics of the GPU; their errors are a few units in the last place.
-    FLOAT1("llvm.nvvm.ex2.approx.f", std::exp2(a)),
+    // Its error is a few units in the last place.
     FLOAT1("llvm.nvvm.ex2.approx.ftz.f", flush(std::exp2(flush(a)))),
-    FLOAT1("llvm.nvvm.lg2.approx.f", std::log2(a)),
-    FLOAT1("llvm.nvvm.lg2.approx.ftz.f", std::log2(flush(a))),
-    FLOAT1("llvm.nvvm.rcp.approx.ftz.f", flush(1.0f / flush(a))),
-    FLOAT1("llvm.nvvm.rsqrt.approx.f", 1.0f / std::sqrt(a)),
-    FLOAT1("llvm.nvvm.rsqrt.approx.ftz.f", 1.0f / std::sqrt(flush(a))),
-    FLOAT1("llvm.nvvm.sqrt.approx.f", std::sqrt(a)),
-    FLOAT1("llvm.nvvm.tanh.approx.f", std::tanh(a)),
-    FLOAT1("nvvm.rcp.approx.ftz.f", flush(1.0f / flush(a))),
-    FLOAT2("llvm.nvvm.fmax.f", std::fmax(a, b)),
-    FLOAT2("llvm.nvvm.fmin.f", std::fmin(a, b)),
-    FLOAT2("llvm.nvvm.div.approx.f", a / b),
-    FLOAT2("llvm.nvvm.div.approx.ftz.f", flush(flush(a) / flush(b))),
 };
 
 struct Compare {
@@ -490,18 +423,10 @@ Handler nsa::emulator::getCast(Cast cast) {
   case Cast::UnsignedToFloat:
     return unary<float, U, [](U a) { return float(a); }>;
   case Cast::FloatToSigned:
-    return unary<S, float, saturate<S>>;
-  case Cast::FloatToUnsigned:
-    return unary<U, float, saturate<U>>;
-  case Cast::WideSignedToFloat:
-    return convert<float, D, [](D a) { return float(a); }>;
-  case Cast::FloatToWideSigned:
-    return convert<D, float, saturate<D>>;
+    return unary<S, float, saturate>;
   }
   return nullptr;
 }
 
 Handler nsa::emulator::getPackHalves() { return packHalves; }
 Handler nsa::emulator::getTakeHalf() { return takeHalf; }
-Handler nsa::emulator::getPackWords() { return packWords; }
-Handler nsa::emulator::getTakeWord() { return takeWord; }

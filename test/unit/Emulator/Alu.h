@@ -51,9 +51,6 @@ enum class Cast {
   SignedToFloat,
   UnsignedToFloat,
   FloatToSigned,
-  FloatToUnsigned,
-  WideSignedToFloat,
-  FloatToWideSigned,
 };
 Handler getCast(Cast cast);
 /// Two halves to one word and back: a is the low one; `immediate` 0 or 16
@@ -61,8 +58,6 @@ Handler getCast(Cast cast);
 Handler getPackHalves();
 Handler getTakeHalf();
 /// Two words to a wide register and back; `immediate` 0 or 32 picks.
-Handler getPackWords();
-Handler getTakeWord();
 
 } // namespace nsa::emulator
 

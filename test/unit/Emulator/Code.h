@@ -49,10 +49,10 @@ enum class Kind : uint8_t {
   Barrier,
 };
 
-/// What a Barrier instruction does, as bits and a reduction.
+/// What a Barrier instruction does: it is for a number of threads; it tells
+/// them whether the predicate holds for one.
 struct Barrier {
-  enum : int64_t { Counted = 1, Arrive = 2, Shift = 4 };
-  enum Reduction : int64_t { None, Count, And, Or };
+  enum : int64_t { Counted = 1, Or = 2 };
 };
 
 struct Instruction {

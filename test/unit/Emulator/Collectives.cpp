@@ -24,27 +24,10 @@ void shuffle(Warp &warp, const Instruction &i, LaneMask mask) {
   forLanes(mask, [&](unsigned lane) {
     unsigned segment = clamps[lane] >> 8 & 31, clamp = clamps[lane] & 31;
     unsigned last = (lane & segment) | (clamp & ~segment & 31);
-    unsigned first = lane & segment, by = offset[lane] & 31, source = lane;
-    bool inside = false;
-    switch (ShuffleKind(i.immediate)) {
-    case Butterfly:
-      source = lane ^ by;
-      inside = source <= last;
-      break;
-    case Up:
-      source = lane - by;
-      inside = int(source) >= int(last);
-      break;
-    case Down:
-      source = lane + by;
-      inside = source <= last;
-      break;
-    case Index:
-      source = first | (by & ~segment & 31);
-      inside = source <= last;
-      break;
-    }
-    source = inside ? source : lane;
+    unsigned first = lane & segment, by = offset[lane] & 31;
+    unsigned source =
+        i.immediate == Butterfly ? lane ^ by : first | (by & ~segment & 31);
+    source = source <= last ? source : lane;
     result[lane] = value[source];
     if (!(mask >> source & 1) || from >> source & 1)
       bad |= LaneMask(1) << lane;

@@ -22,7 +22,7 @@ Handler getCommitGroup();
 Handler getWaitGroup();
 
 /// b: value, c: offset, all[3]: clamp. `immediate` is the kind.
-enum ShuffleKind : int64_t { Butterfly, Up, Down, Index };
+enum ShuffleKind : int64_t { Butterfly, Index };
 Handler getShuffle();
 /// b: predicate. `immediate` is the kind.
 enum VoteKind : int64_t { Any, All, Ballot };

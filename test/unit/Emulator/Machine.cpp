@@ -256,8 +256,6 @@ bool Block::run(Dim3 at) {
   badReads.clear();
   std::memset(shared.data(), 0xFF, shared.size());
   std::fill(cells.begin(), cells.end(), Cell());
-  for (unsigned &barrier : named)
-    barrier = 0;
   mbarriers.reset();
   for (auto &warp : warps)
     warp->start();
@@ -301,12 +299,6 @@ bool Block::releaseBarriers() {
       fail(*warp, i, int(lane), "there is no barrier " + std::to_string(id));
       return false;
     }
-    if (i.immediate & Barrier::Arrive) {
-      named[id] += kLanes;
-      warp->pass();
-      progress = true;
-      continue;
-    }
     waiting[id].push_back(warp.get());
   }
   for (auto &[id, list] : waiting)
@@ -322,7 +314,7 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
       counted ? waiting.front()->narrow(
                     i.b)[std::countr_zero(waiting.front()->aliveLanes())]
               : code.threads;
-  unsigned here = named[id];
+  unsigned here = 0;
   for (Warp *warp : waiting) {
     here += unsigned(std::popcount(warp->aliveLanes()));
     if (!counted && warp->waitsFor != &i) {
@@ -339,23 +331,19 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
              std::to_string(id) + ", which is for " + std::to_string(wanted));
   if (here != wanted)
     return false;
-  uint32_t count = 0, undefinedFrom = 0;
-  bool undefined = false;
-  int64_t reduction = i.immediate >> Barrier::Shift;
+  uint32_t value = 0, undefinedFrom = 0;
+  bool undefined = false, reduces = i.immediate & Barrier::Or;
   for (Warp *warp : waiting) {
-    if (reduction == Barrier::None)
+    if (!reduces)
       continue;
     LaneMask bad = warp->undefined(i.c) & warp->aliveLanes();
     undefined |= bad != 0;
     undefinedFrom = bad ? warp->origin(i.c) : undefinedFrom;
     forLanes(warp->aliveLanes(),
-             [&](unsigned lane) { count += warp->narrow(i.c)[lane] != 0; });
+             [&](unsigned lane) { value |= warp->narrow(i.c)[lane] != 0; });
   }
-  uint32_t value = reduction == Barrier::Count ? count
-                   : reduction == Barrier::And ? count == wanted
-                                               : count != 0;
   for (Warp *warp : waiting) {
-    if (reduction != Barrier::None) {
+    if (reduces) {
       LaneMask mask = warp->aliveLanes();
       forLanes(mask,
                [&](unsigned lane) { warp->narrow(i.result)[lane] = value; });
@@ -364,7 +352,6 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
     warp->readers = 0;
     warp->pass();
   }
-  named[id] = 0;
   ++barriers;
   return true;
 }

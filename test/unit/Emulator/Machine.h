@@ -225,8 +225,6 @@ private:
   bool release(unsigned id, const std::vector<Warp *> &waiting);
 
   std::vector<std::unique_ptr<Warp>> warps;
-  /// Threads that have arrived and do not wait.
-  unsigned named[16] = {};
   std::vector<BadRead> badReads;
 };
 

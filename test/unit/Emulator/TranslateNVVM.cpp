@@ -18,19 +18,11 @@ LogicalResult Translator::translateIntrinsic(LLVM::CallIntrinsicOp call) {
 LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
   StringRef asmText = text.getAsmString();
   ValueRange operands = text.getOperands();
-  if (asmText.starts_with("bar.arrive ") ||
-      asmText.starts_with("barrier.arrive ")) {
-    bool hasId = operands.size() == 2;
-    uint32_t id = hasId ? reg(operands[0]) : constant(0, false);
-    emit(nullptr, {}, {id, reg(operands.back())}, Kind::Barrier).immediate =
-        Barrier::Counted | Barrier::Arrive;
-    return success();
-  }
   // What nvvm.mbarrier.try_wait.parity becomes.
   if (asmText.contains("LAB_WAIT: \n\tmbarrier.try_wait.parity.shared.b64 P1, "
                        "[$0], $1, $2; ") &&
       operands.size() == 3) {
-    translatePhaseWait(operands[0], operands[1]);
+    emit(nullptr, {}, {reg(operands[0]), reg(operands[1])}, Kind::Wait);
     return success();
   }
   if (asmText.contains("wgmma."))
@@ -42,16 +34,6 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
   if (asmText.contains("cp.async.bulk.prefetch.L2.global ") &&
       operands.size() == 2)
     return success();
-  if (asmText.starts_with("fence.proxy.async.shared::cta;")) {
-    emit(getProxyFence(), {}, {});
-    return success();
-  }
-  for (StringRef name :
-       {"ex2.approx.ftz.f", "ex2.approx.f", "lg2.approx.f", "rcp.approx.ftz.f"})
-    if (asmText.starts_with((name + "32 ").str())) {
-      std::string intrinsic = ("llvm.nvvm." + name).str();
-      return translateAlu(*findAlu(intrinsic), operands);
-    }
   return unknown(" with the text '" + asmText + "'");
 }
 
@@ -120,29 +102,22 @@ LogicalResult Translator::translateWarpgroupAsm(LLVM::InlineAsmOp text) {
   return success();
 }
 
-void Translator::translateBarrier(NVVM::BarrierOp barrier) {
+LogicalResult Translator::translateBarrier(NVVM::BarrierOp barrier) {
   uint32_t id =
       barrier.getBarrierId() ? reg(barrier.getBarrierId()) : constant(0, false);
   Value count = barrier.getNumberOfThreads();
   uint32_t threads = count ? reg(count) : constant(code.threads, false);
   Regs operands = {id, threads}, results;
   int64_t what = count ? Barrier::Counted : 0;
-  if (barrier.getReductionOp()) {
+  if (auto reduction = barrier.getReductionOp()) {
+    if (*reduction != NVVM::BarrierReduction::OR)
+      return unknown(" with this reduction");
     operands.push_back(reg(barrier.getReductionPredicate()));
     results = Regs(define(barrier.getRes()));
-    switch (*barrier.getReductionOp()) {
-    case NVVM::BarrierReduction::POPC:
-      what |= Barrier::Count << Barrier::Shift;
-      break;
-    case NVVM::BarrierReduction::AND:
-      what |= Barrier::And << Barrier::Shift;
-      break;
-    case NVVM::BarrierReduction::OR:
-      what |= Barrier::Or << Barrier::Shift;
-      break;
-    }
+    what |= Barrier::Or;
   }
   emit(nullptr, results, operands, Kind::Barrier).immediate = what;
+  return success();
 }
 
 LogicalResult Translator::translateMultiply(NVVM::MmaOp multiply) {
@@ -175,20 +150,6 @@ LogicalResult Translator::translateMultiply(NVVM::MmaOp multiply) {
   return success();
 }
 
-static ShuffleKind kindOf(NVVM::ShflKind kind) {
-  switch (kind) {
-  case NVVM::ShflKind::bfly:
-    return Butterfly;
-  case NVVM::ShflKind::up:
-    return Up;
-  case NVVM::ShflKind::down:
-    return Down;
-  case NVVM::ShflKind::idx:
-    return Index;
-  }
-  llvm_unreachable("unknown shuffle");
-}
-
 static std::optional<VoteKind> kindOf(NVVM::VoteSyncKind kind) {
   switch (kind) {
   case NVVM::VoteSyncKind::any:
@@ -219,18 +180,12 @@ LogicalResult Translator::translateNVVM() {
   };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](NVVM::ThreadIdXOp) { return number(getThreadId(), 0); })
-      .Case([&](NVVM::ThreadIdYOp) { return number(getThreadId(), 1); })
-      .Case([&](NVVM::ThreadIdZOp) { return number(getThreadId(), 2); })
       .Case([&](NVVM::BlockIdXOp) { return number(getBlockId(), 0); })
       .Case([&](NVVM::BlockIdYOp) { return number(getBlockId(), 1); })
       .Case([&](NVVM::BlockIdZOp) { return number(getBlockId(), 2); })
-      .Case([&](NVVM::BarrierOp barrier) {
-        translateBarrier(barrier);
-        return success();
-      })
+      .Case([&](NVVM::BarrierOp barrier) { return translateBarrier(barrier); })
       .Case<NVVM::MBarrierInitOp, NVVM::MBarrierArriveOp,
-            NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitParityOp,
-            NVVM::FenceMbarrierInitOp>(
+            NVVM::MBarrierArriveExpectTxOp, NVVM::FenceMbarrierInitOp>(
           [&](auto) { return translateMbarrier(); })
       .Case([&](NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp copy) {
         return translateTensorCopy(copy);
@@ -248,14 +203,16 @@ LogicalResult Translator::translateNVVM() {
         return success();
       })
       .Case([&](NVVM::ShflOp shuffle) -> LogicalResult {
-        if (shuffle.getReturnValueAndIsValid())
-          return unknown(" with a second result");
+        bool isIndex = shuffle.getKind() == NVVM::ShflKind::idx;
+        if (shuffle.getReturnValueAndIsValid() ||
+            (!isIndex && shuffle.getKind() != NVVM::ShflKind::bfly))
+          return unknown(" of this kind");
         // The handler finds the clamp behind one result and three operands.
         emit(getShuffle(), define(shuffle),
              {reg(shuffle.getThreadMask()), reg(shuffle.getVal()),
               reg(shuffle.getOffset()), reg(shuffle.getMaskAndClamp())},
              Kind::Mask)
-            .immediate = kindOf(shuffle.getKind());
+            .immediate = isIndex ? Index : Butterfly;
         return success();
       })
       .Case([&](NVVM::VoteSyncOp vote) -> LogicalResult {
@@ -284,11 +241,6 @@ LogicalResult Translator::translateNVVM() {
       })
       .Case([&](NVVM::WgmmaGroupSyncAlignedOp) {
         emit(getWarpgroupCommit(), {}, {}, Kind::Warp);
-        return success();
-      })
-      .Case([&](NVVM::WgmmaWaitGroupSyncOp wait) {
-        emit(getWarpgroupWait(), {}, {}, Kind::Warp).immediate =
-            int64_t(wait.getGroup());
         return success();
       })
       .Case([&](NVVM::FenceProxyOp fence) -> LogicalResult {

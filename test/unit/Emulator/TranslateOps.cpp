@@ -47,8 +47,7 @@ LogicalResult Translator::translateOp() {
       .Case([&](LLVM::BitcastOp) { return translateBitcast(); })
       .Case<LLVM::TruncOp, LLVM::ZExtOp, LLVM::SExtOp, LLVM::FPExtOp,
             LLVM::FPTruncOp, LLVM::SIToFPOp, LLVM::UIToFPOp, LLVM::FPToSIOp,
-            LLVM::FPToUIOp, LLVM::PtrToIntOp, LLVM::IntToPtrOp>(
-          [&](auto) { return translateCast(); })
+            LLVM::PtrToIntOp>([&](auto) { return translateCast(); })
       .Default([&](Operation *) -> LogicalResult {
         StringRef name = op->getName().getStringRef();
         const AluOperation *alu = findAlu({name.data(), name.size()});
@@ -95,12 +94,6 @@ LogicalResult Translator::translateStructure(bool &known) {
     auto [first, count] =
         memberOf(extract.getContainer().getType(), extract.getPosition());
     alias(extract, Regs(regs(extract.getContainer()).slice(first, count)));
-  } else if (auto insert = dyn_cast<LLVM::InsertValueOp>(op)) {
-    auto [first, count] =
-        memberOf(insert.getContainer().getType(), insert.getPosition());
-    Regs all(regs(insert.getContainer()));
-    llvm::copy(regs(insert.getValue()), all.begin() + first);
-    alias(insert, all);
   } else if (auto extract = dyn_cast<LLVM::ExtractElementOp>(op)) {
     FailureOr<unsigned> index = constantIndex(extract.getPosition());
     if (failed(index))
@@ -113,24 +106,11 @@ LogicalResult Translator::translateStructure(bool &known) {
     Regs all(regs(insert.getVector()));
     all[*index] = reg(insert.getValue());
     alias(insert, all);
-  } else if (auto shuffle = dyn_cast<LLVM::ShuffleVectorOp>(op)) {
-    Regs both(regs(shuffle.getV1())), picked;
-    llvm::append_range(both, regs(shuffle.getV2()));
-    for (int32_t index : shuffle.getMask())
-      picked.push_back(both[index < 0 ? 0 : index]);
-    alias(shuffle, picked);
-  } else if (isa<LLVM::FreezeOp, LLVM::AddrSpaceCastOp>(op)) {
+  } else if (isa<LLVM::AddrSpaceCastOp>(op)) {
     alias(op->getResult(0), Regs(regs(op->getOperand(0))));
-  } else if (isa<LLVM::UndefOp, LLVM::PoisonOp>(op)) {
+  } else if (isa<LLVM::PoisonOp>(op)) {
     for (uint32_t reg : Regs(define(op->getResult(0))))
       emit(getUndefined(), reg, {});
-  } else if (isa<LLVM::ZeroOp>(op)) {
-    SmallVector<ScalarType> scalars;
-    (void)flatten(op->getResult(0).getType(), scalars, op);
-    Regs zeros;
-    for (ScalarType scalar : scalars)
-      zeros.push_back(constant(0, scalar.isGPU()));
-    alias(op->getResult(0), zeros);
   } else if (auto address = dyn_cast<LLVM::AddressOfOp>(op)) {
     auto global = SymbolTable::lookupNearestSymbolFrom<LLVM::GlobalOp>(
         op, address.getGlobalNameAttr());
@@ -270,7 +250,7 @@ LogicalResult Translator::translateCast() {
                 getElementTypeOrSelf(op->getResult(0)).isBF16();
   Cast toHalf = isBF16 ? Cast::FloatToBF16 : Cast::FloatToHalf;
   // Small integers are the same by way of 32 bits.
-  bool isNarrow = isa<LLVM::SIToFPOp>(op) && from.bits <= 32 && to.bits == 16;
+  bool isNarrow = isa<LLVM::SIToFPOp>(op) && to.bits == 16;
   if ((from.isFloat && from.bits != 32 && !isa<LLVM::FPExtOp>(op)) ||
       (to.isFloat && to.bits != 32 && !isNarrow && !isa<LLVM::FPTruncOp>(op)))
     return unknown(" on this type");
@@ -281,28 +261,18 @@ LogicalResult Translator::translateCast() {
         return failure();
       continue;
     }
-    if (isa<LLVM::SIToFPOp>(op) && from.bits < 32)
-      in = emitNew(false, getSignExtend(), in, from.bits);
-    bool toBits = isa<LLVM::FPToSIOp, LLVM::FPToUIOp>(op);
-    if ((toBits && to.bits != 32 &&
-         !(isa<LLVM::FPToSIOp>(op) && to.bits == 64)) ||
+    if ((isa<LLVM::FPToSIOp>(op) && to.bits != 32) ||
+        (isa<LLVM::SIToFPOp>(op) && from.bits != 32) ||
         (isa<LLVM::UIToFPOp>(op) && from.isGPU()))
       return unknown(" on this type");
-    Cast cast =
-        llvm::TypeSwitch<Operation *, Cast>(op)
-            .Case([&](LLVM::FPExtOp) {
-              return isBF16 ? Cast::BF16ToFloat : Cast::HalfToFloat;
-            })
-            .Case([&](LLVM::FPTruncOp) { return toHalf; })
-            .Case([&](LLVM::SIToFPOp) {
-              return from.isGPU() ? Cast::WideSignedToFloat
-                                  : Cast::SignedToFloat;
-            })
-            .Case([&](LLVM::UIToFPOp) { return Cast::UnsignedToFloat; })
-            .Case([&](LLVM::FPToUIOp) { return Cast::FloatToUnsigned; })
-            .Default([&](Operation *) {
-              return to.isGPU() ? Cast::FloatToWideSigned : Cast::FloatToSigned;
-            });
+    Cast cast = llvm::TypeSwitch<Operation *, Cast>(op)
+                    .Case([&](LLVM::FPExtOp) {
+                      return isBF16 ? Cast::BF16ToFloat : Cast::HalfToFloat;
+                    })
+                    .Case([&](LLVM::FPTruncOp) { return toHalf; })
+                    .Case([&](LLVM::SIToFPOp) { return Cast::SignedToFloat; })
+                    .Case([&](LLVM::UIToFPOp) { return Cast::UnsignedToFloat; })
+                    .Default([&](Operation *) { return Cast::FloatToSigned; });
     if (isNarrow)
       emit(getCast(toHalf), out, emitNew(false, getCast(cast), in));
     else
@@ -331,16 +301,6 @@ LogicalResult Translator::translateBitcast() {
   if (from == 32 && to == 16) {
     for (auto [k, result] : llvm::enumerate(outs))
       emit(getTakeHalf(), result, ins[k / 2]).immediate = k % 2 * 16;
-    return success();
-  }
-  if (from == 32 && to == 64) {
-    for (auto [k, result] : llvm::enumerate(outs))
-      emit(getPackWords(), result, {ins[2 * k], ins[2 * k + 1]});
-    return success();
-  }
-  if (from == 64 && to == 32) {
-    for (auto [k, result] : llvm::enumerate(outs))
-      emit(getTakeWord(), result, ins[k / 2]).immediate = k % 2 * 32;
     return success();
   }
   return unknown(" between these types");

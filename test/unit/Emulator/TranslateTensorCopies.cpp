@@ -81,10 +81,6 @@ LogicalResult Translator::translateTensorCopy(
   return success();
 }
 
-void Translator::translatePhaseWait(Value address, Value parity) {
-  emit(nullptr, {}, {reg(address), reg(parity)}, Kind::Wait);
-}
-
 LogicalResult Translator::translateMbarrier() {
   if (isa<NVVM::FenceMbarrierInitOp>(op)) {
     emit(getMbarrierFence(), {}, {});
@@ -103,10 +99,6 @@ LogicalResult Translator::translateMbarrier() {
     if (make.getPredicate())
       return unknown(" with a predicate");
     emit(getMakeMbarrier(), {}, {reg(address), reg(make.getCount())});
-    return success();
-  }
-  if (auto wait = dyn_cast<NVVM::MBarrierTryWaitParityOp>(op)) {
-    translatePhaseWait(address, wait.getPhase());
     return success();
   }
   Regs operands = {reg(address)};

@@ -76,9 +76,8 @@ private:
   mlir::LogicalResult translateNVVM();
   mlir::LogicalResult translateMultiply(mlir::NVVM::MmaOp multiply);
   mlir::LogicalResult translateWarpgroupAsm(mlir::LLVM::InlineAsmOp text);
-  void translateBarrier(mlir::NVVM::BarrierOp barrier);
+  mlir::LogicalResult translateBarrier(mlir::NVVM::BarrierOp barrier);
   mlir::LogicalResult translateMbarrier();
-  void translatePhaseWait(mlir::Value address, mlir::Value parity);
   mlir::LogicalResult translateTensorCopy(
       mlir::NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp copy);
   mlir::LogicalResult translateTerminator();
