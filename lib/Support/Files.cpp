@@ -33,18 +33,10 @@ bool saysNoSpace(const std::string &message) {
   return false;
 }
 
-namespace {
-
-/// Closes a descriptor at the end of a scope.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0)
-      ::close(fd);
-  }
-};
-
-} // namespace
+Descriptor::~Descriptor() {
+  if (fd >= 0)
+    ::close(fd);
+}
 
 Result<bool> fileExists(const std::string &path) {
   struct stat info;
@@ -100,13 +92,13 @@ static Result<std::string> readAll(const Descriptor &file,
     contents.reserve(size_t(info.st_size));
   }
   // People, and what they pipe in, may take their time.
-  if (path == "/dev/stdin" || ::isatty(file.fd))
+  if (path == "/dev/stdin" || ::isatty(file))
     mostMilliseconds = -1;
   char buffer[1 << 16];
   while (true) {
     if (!isRegular)
-      NSA_RETURN_IF_ERROR(waitForInput(file.fd, path, mostMilliseconds));
-    ssize_t got = ::read(file.fd, buffer, sizeof buffer);
+      NSA_RETURN_IF_ERROR(waitForInput(file, path, mostMilliseconds));
+    ssize_t got = ::read(file, buffer, sizeof buffer);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
     if (got < 0)
@@ -123,10 +115,10 @@ static Result<std::string> readAll(const Descriptor &file,
 Result<std::string> readFile(const std::string &path, uint64_t mostBytes,
                              int mostMilliseconds) {
   Descriptor file{::open(path.c_str(), inputFlags)};
-  if (file.fd < 0)
+  if (file < 0)
     return systemError("cannot open", path);
   struct stat info;
-  if (::fstat(file.fd, &info) != 0)
+  if (::fstat(file, &info) != 0)
     return systemError("cannot inspect", path);
   return readAll(file, info, path, mostBytes, mostMilliseconds);
 }
@@ -162,10 +154,10 @@ Status openOwnFolder(const std::string &path, const std::string &what) {
 
 Result<std::string> readOwnFile(const std::string &path, uint64_t mostBytes) {
   Descriptor file{::open(path.c_str(), inputFlags | O_NOFOLLOW)};
-  if (file.fd < 0)
+  if (file < 0)
     return systemError("cannot open", path);
   struct stat info;
-  if (::fstat(file.fd, &info) != 0)
+  if (::fstat(file, &info) != 0)
     return systemError("cannot inspect", path);
   if (!S_ISREG(info.st_mode))
     return Error{"'" + path + "' is not a regular file"};
@@ -176,7 +168,7 @@ Result<std::string> readOwnFile(const std::string &path, uint64_t mostBytes) {
 Status syncDirectory(const std::string &directory) {
   Descriptor folder{
       ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (folder.fd < 0 || ::fsync(folder.fd) < 0)
+  if (folder < 0 || ::fsync(folder) < 0)
     return systemError("cannot sync", directory);
   return {};
 }
@@ -244,20 +236,6 @@ Result<bool> HeldDirectory::isThere() const {
   return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
 }
 
-HeldDirectory::HeldDirectory(HeldDirectory &&other) noexcept
-    : fd(std::exchange(other.fd, -1)), path(std::move(other.path)) {}
-
-HeldDirectory &HeldDirectory::operator=(HeldDirectory &&other) noexcept {
-  std::swap(fd, other.fd);
-  std::swap(path, other.path);
-  return *this;
-}
-
-HeldDirectory::~HeldDirectory() {
-  if (fd >= 0)
-    ::close(fd);
-}
-
 Result<InputFile> InputFile::open(const std::string &path) {
   InputFile file;
   file.fd = ::open(path.c_str(), inputFlags);
@@ -302,26 +280,6 @@ Result<FileStamp> InputFile::stamp() const {
                    int64_t(info.st_mtim.tv_sec) * 1'000'000'000 +
                        info.st_mtim.tv_nsec};
 }
-
-InputFile::InputFile(InputFile &&other) noexcept
-    : fd(std::exchange(other.fd, -1)), bytes(other.bytes), device(other.device),
-      inode(other.inode), name(std::move(other.name)) {}
-
-InputFile &InputFile::operator=(InputFile &&other) noexcept {
-  std::swap(fd, other.fd);
-  std::swap(bytes, other.bytes);
-  std::swap(device, other.device);
-  std::swap(inode, other.inode);
-  std::swap(name, other.name);
-  return *this;
-}
-
-void InputFile::close() {
-  if (fd >= 0)
-    ::close(std::exchange(fd, -1));
-}
-
-InputFile::~InputFile() { close(); }
 
 Result<OutputFile> OutputFile::create(const std::string &path) {
   ::unlink(path.c_str());
@@ -368,22 +326,6 @@ Result<OutputFile> OutputFile::append(const std::string &path) {
   return OutputFile(fd, path);
 }
 
-OutputFile::OutputFile(OutputFile &&other) noexcept
-    : fd(std::exchange(other.fd, -1)), path(std::move(other.path)),
-      mode(other.mode) {}
-
-OutputFile &OutputFile::operator=(OutputFile &&other) noexcept {
-  std::swap(fd, other.fd);
-  std::swap(path, other.path);
-  std::swap(mode, other.mode);
-  return *this;
-}
-
-OutputFile::~OutputFile() {
-  if (fd >= 0)
-    ::close(fd);
-}
-
 Status OutputFile::write(const void *data, size_t size, size_t *written) {
   const char *bytes = static_cast<const char *>(data);
   size_t ignored = 0, &done = written ? *written : ignored;
@@ -416,8 +358,7 @@ Status OutputFile::writeAt(uint64_t offset, const void *data, size_t size) {
 Status OutputFile::finish() {
   if (::fsync(fd) != 0)
     return systemError("cannot sync", path);
-  int closing = std::exchange(fd, -1);
-  if (::close(closing) != 0)
+  if (::close(fd.release()) != 0)
     return systemError("cannot close", path);
   return {};
 }
@@ -438,11 +379,11 @@ static std::string findHolder(int fd) {
 Result<FileLock> FileLock::lock(const std::string &path, const OnHeld &onHeld) {
   Descriptor file{
       ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
-  if (file.fd < 0)
+  if (file < 0)
     return systemError("cannot open", path);
-  for (int operation = LOCK_EX | LOCK_NB; ::flock(file.fd, operation) != 0;) {
+  for (int operation = LOCK_EX | LOCK_NB; ::flock(file, operation) != 0;) {
     if (errno == EWOULDBLOCK) {
-      NSA_RETURN_IF_ERROR(onHeld(findHolder(file.fd)));
+      NSA_RETURN_IF_ERROR(onHeld(findHolder(file)));
       operation = LOCK_EX;
     } else if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP) {
       return FileLock(-1);
@@ -451,10 +392,10 @@ Result<FileLock> FileLock::lock(const std::string &path, const OnHeld &onHeld) {
     }
   }
   std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(file.fd, 0) != 0 ||
-      ::pwrite(file.fd, pid.data(), pid.size(), 0) != ssize_t(pid.size()))
+  if (::ftruncate(file, 0) != 0 ||
+      ::pwrite(file, pid.data(), pid.size(), 0) != ssize_t(pid.size()))
     return systemError("cannot write", path);
-  return FileLock(std::exchange(file.fd, -1));
+  return FileLock(std::move(file));
 }
 
 Result<FileLock> FileLock::take(const std::string &path,
@@ -471,19 +412,6 @@ FileLock::await(const std::string &path,
     onWait(holder);
     return {};
   });
-}
-
-FileLock::FileLock(FileLock &&other) noexcept
-    : fd(std::exchange(other.fd, -1)) {}
-
-FileLock &FileLock::operator=(FileLock &&other) noexcept {
-  std::swap(fd, other.fd);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (fd >= 0)
-    ::close(fd);
 }
 
 } // namespace nsa

@@ -82,15 +82,29 @@ Status writeFileAtomically(const std::string &path, std::string_view contents,
 /// Makes a rename or a creation inside `directory` durable.
 Status syncDirectory(const std::string &directory);
 
+/// An open file descriptor, closed on destruction; -1 is none.
+class Descriptor {
+public:
+  Descriptor(int fd = -1) : fd(fd) {}
+  Descriptor(Descriptor &&other) noexcept : fd(other.release()) {}
+  Descriptor &operator=(Descriptor &&other) noexcept {
+    std::swap(fd, other.fd);
+    return *this;
+  }
+  ~Descriptor();
+
+  operator int() const { return fd; }
+  int release() { return std::exchange(fd, -1); }
+
+private:
+  int fd;
+};
+
 /// A directory that is held open, by which it can be told from others that come
 /// to its path.
 class HeldDirectory {
 public:
   static Result<HeldDirectory> open(const std::string &path);
-
-  HeldDirectory(HeldDirectory &&other) noexcept;
-  HeldDirectory &operator=(HeldDirectory &&other) noexcept;
-  ~HeldDirectory();
 
   /// Whether the path still leads to it: not if it was removed or renamed.
   Result<bool> isThere() const;
@@ -98,7 +112,7 @@ public:
 private:
   HeldDirectory(int fd, std::string path) : fd(fd), path(std::move(path)) {}
 
-  int fd = -1;
+  Descriptor fd;
   std::string path;
 };
 
@@ -120,10 +134,6 @@ public:
   /// Anything but a regular file is an error.
   static Result<InputFile> open(const std::string &path);
 
-  InputFile(InputFile &&other) noexcept;
-  InputFile &operator=(InputFile &&other) noexcept;
-  ~InputFile();
-
   /// Bytes when it was opened.
   uint64_t size() const { return bytes; }
   const std::string &path() const { return name; }
@@ -142,13 +152,13 @@ public:
   Result<FileStamp> stamp() const;
 
   /// What is closed still knows its path and size; nothing may be read.
-  void close();
+  void close() { fd = {}; }
   bool isOpen() const { return fd >= 0; }
 
 private:
   InputFile() = default;
 
-  int fd = -1;
+  Descriptor fd;
   uint64_t bytes = 0, device = 0, inode = 0;
   std::string name;
 };
@@ -166,10 +176,6 @@ public:
   /// Opens `path` to write at its end, creating it if needed. writeAt() may
   /// not be used.
   static Result<OutputFile> append(const std::string &path);
-
-  OutputFile(OutputFile &&other) noexcept;
-  OutputFile &operator=(OutputFile &&other) noexcept;
-  ~OutputFile();
 
   /// Writes all of `size` bytes at the end of what was written so far.
   /// `written` says how many were, also on failure.
@@ -191,7 +197,7 @@ public:
 private:
   OutputFile(int fd, std::string path) : fd(fd), path(std::move(path)) {}
 
-  int fd = -1;
+  Descriptor fd;
   std::string path;
   /// The permissions that it was created with.
   unsigned mode = 0;
@@ -213,20 +219,16 @@ public:
   await(const std::string &path,
         const std::function<void(const std::string &holder)> &onWait);
 
-  FileLock(FileLock &&other) noexcept;
-  FileLock &operator=(FileLock &&other) noexcept;
-  ~FileLock();
-
   bool isHeld() const { return fd >= 0; }
 
 private:
   /// What to do about a lock that `holder` holds: wait, or fail.
   using OnHeld = std::function<Status(const std::string &holder)>;
 
-  explicit FileLock(int fd) : fd(fd) {}
+  explicit FileLock(Descriptor fd) : fd(std::move(fd)) {}
   static Result<FileLock> lock(const std::string &path, const OnHeld &onHeld);
 
-  int fd = -1;
+  Descriptor fd;
 };
 
 } // namespace nsa

@@ -120,13 +120,9 @@ static bool readFully(int fd, uint8_t *bytes, size_t size) {
 Result<Artifact> Artifact::open(const std::string &path) {
   // Of a pipe that nobody writes to, which is refused below, not to wait for
   // it.
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  Descriptor fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return systemError("cannot open", path);
-  struct Closer {
-    int fd;
-    ~Closer() { ::close(fd); }
-  } closer{fd};
   struct stat info;
   if (::fstat(fd, &info) != 0)
     return systemError("cannot inspect", path);
