@@ -62,11 +62,11 @@ def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
     2023), `ntk` multiplies the base by `factor^(C / (C - 2))` (bloc97, 2023), and
     `yarn` (Peng et al., 2023, section 3.2 and 3.4, with alpha = 1 and beta = 32)
     divides the angles of the pairs that turn less than once in `length` tokens,
-    leaves those that turn more than 32 times, and multiplies the whole table by
+    leaves those that turn more than 32 times, and multiplies what is rotated by
     `1 + 0.1 * ln(factor)`. `llama3` (Grattafiori et al., 2024) divides the angles of
     the pairs that turn less than once in `length` tokens, leaves those that turn more
     than 4 times, and multiplies with nothing. `longrope` (Ding et al., 2024) divides
-    the angle of pair `i` by `divisors[i]` and multiplies the table by
+    the angle of pair `i` by `divisors[i]` and multiplies what is rotated by
     `sqrt(1 + ln(factor) / ln(length))`.
   }];
   let parameters = (ins

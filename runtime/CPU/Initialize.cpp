@@ -57,9 +57,10 @@ static void initializeFrequencies(const artifact::Tensor &tensor, float *data,
   const auto &frequencies = *tensor.frequencies();
   for (int64_t element = begin; element < end; ++element) {
     int64_t pair = element / 2, pairs = frequencies.size();
-    double angle = double(pair / pairs) * frequencies.Get(pair % pairs);
+    double frequency = frequencies.Get(pair % pairs);
+    double angle = double(pair / pairs) * frequency;
     data[element] =
-        float(tensor.value() *
+        float((frequency == 0 ? 1.0 : tensor.value()) *
               (element % 2 == 0 ? std::cos(angle) : std::sin(angle)));
   }
 }

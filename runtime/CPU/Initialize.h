@@ -19,7 +19,8 @@ std::array<double, 4> normals(uint64_t seed, uint64_t stream, uint64_t block);
 ///   constant: value
 ///   normal:   value * normals(seed, XXH3(name)), rounded to the type
 ///   rotary:   data[t, i, :] = cos, sin of t * value^(-2i/D), in double
-///   frequencies: data[t, i, :] = value * (cos, sin of t * frequencies[i])
+///   frequencies: data[t, i, :] = value * (cos, sin of t * frequencies[i]), and
+///             (1, 0) where a frequency is 0
 void initializeTensor(const artifact::Tensor &tensor, uint64_t seed, void *data,
                       int64_t begin, int64_t end);
 

@@ -105,7 +105,7 @@ TEST(Initialize, Rotary_IsCosAndSin) {
     }
 }
 
-TEST(Initialize, Frequencies_AreAnglesTimesAnAmplitude) {
+TEST(Initialize, Frequencies_AreAnglesTimesAnAmplitudeWhereNotZero) {
   const int length = 50;
   const std::vector<double> frequencies = {0.5, 0.01, 0.0};
   ArtifactBuilder b;
@@ -121,8 +121,9 @@ TEST(Initialize, Frequencies_AreAnglesTimesAnAmplitude) {
   for (int t : {0, 1, 49})
     for (int i = 0; i < 3; ++i) {
       double angle = t * frequencies[i];
-      EXPECT_EQ(table[(t * 3 + i) * 2], float(1.5 * std::cos(angle)));
-      EXPECT_EQ(table[(t * 3 + i) * 2 + 1], float(1.5 * std::sin(angle)));
+      double amplitude = frequencies[i] == 0 ? 1 : 1.5;
+      EXPECT_EQ(table[(t * 3 + i) * 2], float(amplitude * std::cos(angle)));
+      EXPECT_EQ(table[(t * 3 + i) * 2 + 1], float(amplitude * std::sin(angle)));
     }
 }
 

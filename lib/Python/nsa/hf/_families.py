@@ -265,8 +265,6 @@ def _read_rope(keys, rope, family, width, longest=0, seq_len=0):
         for key, number in (("low_freq_factor", 1), ("high_freq_factor", 4)):
             rope.one_of(key, (number, float(number)))
         settings["rope_length"] = rope.whole("original_max_position_embeddings", 1, 2**31 - 1)
-    if kind in _LONG and rotated != width:
-        holder.refuse("partial_rotary_factor", f"1 with {kind}")
     if kind in _LONG:
         settings |= _read_long_rope(keys, rope, rotated, longest, seq_len)
     elif kind != "default":

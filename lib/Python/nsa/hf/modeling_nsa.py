@@ -391,7 +391,8 @@ def _rotary_table(model, length, is_window):
         frequencies[:rotated] = plain / divisors
         amplitude = math.sqrt(1 + math.log(factor) / math.log(model["rope_length"]))
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
-    return (amplitude * torch.stack([angles.cos(), angles.sin()], -1)).float()
+    amplitudes = torch.where(frequencies > 0, amplitude, 1.0)[:, None]
+    return (amplitudes * torch.stack([angles.cos(), angles.sin()], -1)).float()
 
 
 def _need(condition, message):
