@@ -72,7 +72,7 @@ def load(model, isolated, entry, **options):
 
 def scores(query, key, lse):
     key = key[:, :COMPRESSED.keys(query.shape[1])]
-    return nsa_rules.block_scores(Exact(), COMPRESSED, SELECTED, query.shape[-1] ** -0.5, query, key, lse)
+    return nsa_rules.block_scores(Exact(), COMPRESSED, SELECTED, nsa_rules.how_of(query, None, None), query, key, lse)
 
 
 def choose(score):
