@@ -17,13 +17,14 @@ inline constexpr int64_t kWarp = 32;
 /// A thread sees a tile as `rowCount()` times `colCount()` elements, in
 /// row-major order. Groups of `threadsPerRow` threads share a row, each thread
 /// with `width` columns together, and neighbouring groups have neighbouring
-/// rows. Coordinates are sums of what thread `t` and what an element adds:
+/// rows. Coordinates are sums of what thread `t` and what its element `r`, `c`
+/// adds:
 ///
-/// | | thread | element `r`, `c` |
-/// |---|---|---|
-/// | column | t % threadsPerRow * width | c / width * threadsPerRow * width + c
-/// % width | | row, blocked | t / threadsPerRow | r * rowGroups() | | row, MMA
-/// | 16 * warp + lane / 4 | 16 * warps() * (r / 2) + 8 * (r % 2) |
+///     column          t % threadsPerRow * width
+///                     + c / width * threadsPerRow * width + c % width
+///     row, blocked    t / threadsPerRow + r * rowGroups()
+///     row, MMA        16 * warp + lane / 4
+///                     + 16 * warps() * (r / 2) + 8 * (r % 2)
 ///
 /// The 16 rows of a warp are an M-tile. A dimension of size one counts one, and
 /// all threads that share it have the same element.
