@@ -139,8 +139,13 @@ LogicalResult Binder::chooseNumbers() {
     module.walk([&](Operation *op) {
       for (StringRef name : {"visibility", "compressed"})
         if (auto visibility = dyn_cast_or_null<VisibilityAttrInterface>(
-                op->getInherentAttr(name).value_or(Attribute())))
+                op->getInherentAttr(name).value_or(Attribute()))) {
           fits = fits && isFree(visibility.getNumKeys(length));
+          // Lists by block have a row for each, one more at both ends.
+          if (int64_t block = visibility.getIndexBlock())
+            for (int64_t ends : {0, 1, 2})
+              fits = fits && isFree(llvm::divideCeil(length, block) + ends);
+        }
     });
     return fits;
   });
