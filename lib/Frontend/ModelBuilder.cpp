@@ -83,16 +83,12 @@ private:
                    model.dV);
   }
   Value rotate(Value x, int64_t stride = 1);
-  FloatAttr scale() {
-    return model.attentionScale == 0
-               ? FloatAttr()
-               : builder.getF64FloatAttr(model.attentionScale);
+  /// An attribute that is not there where the key is 0.
+  FloatAttr ifSet(double number) {
+    return number == 0 ? FloatAttr() : builder.getF64FloatAttr(number);
   }
-  FloatAttr softcap() {
-    return model.attentionSoftcap == 0
-               ? FloatAttr()
-               : builder.getF64FloatAttr(model.attentionSoftcap);
-  }
+  FloatAttr scale() { return ifSet(model.attentionScale); }
+  FloatAttr softcap() { return ifSet(model.attentionSoftcap); }
   bool hasNormBefore() const { return model.norms != "after"; }
   Value normAfter(Value x, const Twine &name) {
     return model.norms == "before" ? x : norm(x, name);

@@ -113,38 +113,25 @@ static SmallVector<int64_t> getLanesOfColumn(const RegisterLayout &layout) {
   return bitsDown(layout.threadsPerRow, std::min(layout.threads, kWarp));
 }
 
-/// What each warp has of rows.
-static SmallVector<Value> reduceRows(Combiner &combiner, ThreadBuilder &b,
-                                     const RegisterLayout &from,
-                                     ArrayRef<Value> elements) {
+/// What each warp has of rows, or of columns.
+static SmallVector<Value> reduceInWarp(Combiner &combiner, ThreadBuilder &b,
+                                       const RegisterLayout &from,
+                                       ArrayRef<Value> elements, bool ofRows) {
+  auto [lines, length] = std::pair(from.rowCount(), from.colCount());
+  if (!ofRows)
+    std::swap(lines, length);
   SmallVector<Value> results;
-  for (int64_t r = 0; r < from.rowCount(); ++r) {
+  for (int64_t line = 0; line < lines; ++line) {
     SmallVector<Value> own;
-    for (int64_t c = 0; c < from.colCount(); ++c)
-      own.push_back(combiner.orNeutral(b.hasCol(from, c),
-                                       elements[r * from.colCount() + c]));
+    for (int64_t i = 0; i < length; ++i)
+      own.push_back(combiner.orNeutral(
+          ofRows ? b.hasCol(from, i) : b.hasRow(from, i),
+          elements[ofRows ? line * length + i : i * lines + line]));
     Value value = combiner.combineAll(own);
-    results.push_back(from.cols == 1
-                          ? value
-                          : combiner.combineLanes(value, getLanesOfRow(from)));
-  }
-  return results;
-}
-
-/// What each warp has of columns.
-static SmallVector<Value> reduceCols(Combiner &combiner, ThreadBuilder &b,
-                                     const RegisterLayout &from,
-                                     ArrayRef<Value> elements) {
-  SmallVector<Value> results;
-  for (int64_t c = 0; c < from.colCount(); ++c) {
-    SmallVector<Value> own;
-    for (int64_t r = 0; r < from.rowCount(); ++r)
-      own.push_back(combiner.orNeutral(b.hasRow(from, r),
-                                       elements[r * from.colCount() + c]));
-    Value value = combiner.combineAll(own);
-    results.push_back(
-        from.rows == 1 ? value
-                       : combiner.combineLanes(value, getLanesOfColumn(from)));
+    if ((ofRows ? from.cols : from.rows) > 1)
+      value = combiner.combineLanes(value, ofRows ? getLanesOfRow(from)
+                                                  : getLanesOfColumn(from));
+    results.push_back(value);
   }
   return results;
 }
@@ -248,14 +235,12 @@ static Results lowerReduce(ReduceOp op, TileReader &in) {
   Combiner combiner(in.b, op);
   ReduceExchange exchange(op);
   RegisterLayout from(op.getInput());
-  SmallVector<Value> elements = in.elementsOf(op.getInput()), results;
-  if (op.getAxis() == 1) {
-    results = reduceRows(combiner, in.b, from, elements);
+  bool ofRows = op.getAxis() == 1;
+  SmallVector<Value> results =
+      reduceInWarp(combiner, in.b, from, in.elementsOf(op.getInput()), ofRows);
+  if (ofRows)
     exchangeRows(in, combiner, op, results);
-    return {std::move(results)};
-  }
-  results = reduceCols(combiner, in.b, from, elements);
-  if (exchange.ofWarps || exchange.ofResults)
+  else if (exchange.ofWarps || exchange.ofResults)
     (from.isMma ? exchangeMmaCols : exchangeCols)(in, combiner, op, results);
   return {std::move(results)};
 }
