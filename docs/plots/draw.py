@@ -12,6 +12,7 @@ tools/docs.py compares: a figure that changes without its picture is an error.
 
 import argparse
 import csv
+import functools
 import hashlib
 import pathlib
 
@@ -62,6 +63,7 @@ def inputs_hash(name):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@functools.cache
 def rows(name):
     """The rows of a measured file; an empty cell is None."""
     def number(value):
@@ -71,6 +73,13 @@ def rows(name):
             return value
     lines = [line for line in (MEASURED / f"{name}.csv").read_text().splitlines() if not line.startswith("#")]
     return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+
+
+def soften(axis):
+    """A faint grid, and no frame around it."""
+    axis.grid(color=FAINT, linewidth=0.6)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
 
 
 def draw_attention(plt):
@@ -91,9 +100,7 @@ def draw_attention(plt):
     axis.set_ylabel("ms", color=INK)
     axis.set_title("Attention of one layer, forward and backward: 64 query and 4 key heads of 128,\n"
                    "bf16, one NVIDIA H200", fontsize=10, color=INK, loc="left")
-    axis.grid(color=FAINT, linewidth=0.6)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    soften(axis)
     figure.subplots_adjust(left=0.08, right=0.66, top=0.84, bottom=0.15)
     return figure
 
@@ -108,10 +115,8 @@ def draw_losses(plt, name, curves, title, unit, top):
     axis.set_xlabel("step", color=INK)
     axis.set_ylabel(unit, color=INK)
     axis.set_title(title, fontsize=10, color=INK, loc="left")
-    axis.grid(color=FAINT, linewidth=0.6)
+    soften(axis)
     axis.legend(frameon=False, fontsize=9)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
     figure.subplots_adjust(left=0.09, right=0.97, top=0.86, bottom=0.16)
     return figure
 
@@ -146,9 +151,7 @@ def draw_decode(plt):
         axis.set_ylim(bottom=0)
         axis.set_xlabel("tokens of context", color=INK)
         axis.set_title(f"batch {batch}", fontsize=9, color=INK)
-        axis.grid(color=FAINT, linewidth=0.6)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        soften(axis)
     axes[0].set_ylabel("ms a token", color=INK)
     axes[0].legend(frameon=False, fontsize=9, loc="lower right")
     figure.suptitle("Decoding with llama_1b's shape, bf16, one NVIDIA H100", fontsize=10, color=INK, x=0.09, ha="left")
@@ -179,9 +182,7 @@ def panels(plt, titles, label, unit):
     for axis, title in zip(axes, titles):
         axis.set_title(title, fontsize=9, color=INK)
         axis.set_xlabel(label, color=INK)
-        axis.grid(color=FAINT, linewidth=0.6)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        soften(axis)
     axes[0].set_ylabel(unit, color=INK)
     figure.subplots_adjust(left=0.09, right=0.98, top=0.82, bottom=0.17, wspace=0.22)
     return figure, axes
