@@ -10,6 +10,10 @@ class NSA_GraphMethods {
   /// The types of the results, where expressions say them; of other operations
   /// `inferReturnTypes` is written out.
   code resultTypes = [{}];
+  /// The operation whose results are the gradients of the first operands, from
+  /// `resultGrads`; the others have none. For an op with
+  /// DifferentiableOpInterface, of which `buildBackward` is written out else.
+  code backward = [{}];
   /// Of operand `index`, for an op with PrecisionOpInterface.
   code operandPrecision = [{}];
   code graphMethods = [{
@@ -25,6 +29,16 @@ class NSA_GraphMethods {
         ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
         Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
       types.append({}] # resultTypes # [{});
+      return ::mlir::success();
+    }
+  }]) # !if(!empty(backward), "", [{
+    ::llvm::LogicalResult $cppClass::buildBackward(
+        ::mlir::OpBuilder &builder, ::mlir::ValueRange resultGrads,
+        ::llvm::SmallVectorImpl<::mlir::Value> &operandGrads) {
+      auto backward = }] # backward # [{;
+      ::llvm::append_range(operandGrads, backward->getResults());
+      operandGrads.append(
+          (*this)->getNumOperands() - backward->getNumResults(), {});
       return ::mlir::success();
     }
   }]) # !if(!empty(operandPrecision), "", [{

@@ -51,13 +51,6 @@ SmallVector<Value> GeluBackwardOp::buildElements(ImplicitLocOpBuilder &b,
 int64_t GeluOp::getFlopsPerElement() { return 9; }
 int64_t GeluBackwardOp::getFlopsPerElement() { return 17; }
 
-LogicalResult GeluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                    SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(
-      GeluBackwardOp::create(builder, getLoc(), resultGrads[0], getInput()));
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // GeGLU
 //===----------------------------------------------------------------------===//
@@ -78,14 +71,6 @@ SmallVector<Value> GeGLUBackwardOp::buildElements(ImplicitLocOpBuilder &b,
 int64_t GeGLUOp::getFlopsPerElement() { return 10; }
 int64_t GeGLUBackwardOp::getFlopsPerElement() { return 20; }
 
-LogicalResult GeGLUOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                     SmallVectorImpl<Value> &operandGrads) {
-  auto backward = GeGLUBackwardOp::create(builder, getLoc(), resultGrads[0],
-                                          getGate(), getUp());
-  llvm::append_range(operandGrads, backward.getResults());
-  return success();
-}
-
 //===----------------------------------------------------------------------===//
 // Scale
 //===----------------------------------------------------------------------===//
@@ -96,13 +81,6 @@ SmallVector<Value> ScaleOp::buildElements(ImplicitLocOpBuilder &b,
 }
 
 int64_t ScaleOp::getFlopsPerElement() { return 1; }
-
-LogicalResult ScaleOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                     SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(
-      ScaleOp::create(builder, getLoc(), resultGrads[0], getFactorAttr()));
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Squared ReLU
@@ -124,14 +102,6 @@ SmallVector<Value> SquaredReluBackwardOp::buildElements(ImplicitLocOpBuilder &b,
 
 int64_t SquaredReluOp::getFlopsPerElement() { return 2; }
 int64_t SquaredReluBackwardOp::getFlopsPerElement() { return 3; }
-
-LogicalResult
-SquaredReluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                             SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(SquaredReluBackwardOp::create(
-      builder, getLoc(), resultGrads[0], getInput()));
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Softcap
@@ -163,11 +133,3 @@ SmallVector<Value> SoftcapBackwardOp::buildElements(ImplicitLocOpBuilder &b,
 
 int64_t SoftcapOp::getFlopsPerElement() { return 18; }
 int64_t SoftcapBackwardOp::getFlopsPerElement() { return 4; }
-
-LogicalResult SoftcapOp::buildBackward(OpBuilder &builder,
-                                       ValueRange resultGrads,
-                                       SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(SoftcapBackwardOp::create(
-      builder, getLoc(), resultGrads[0], getOutput(), getCapAttr()));
-  return success();
-}

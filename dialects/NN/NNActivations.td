@@ -10,9 +10,7 @@
 
 include "dialects/NN/NNOpBase.td"
 
-def NN_GeluOp : NN_DifferentiableOp<"gelu", [NSA_CheapToRecompute,
-                                             NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_GeluOp : NN_Activation<"gelu", "GeluBackwardOp"> {
   let summary = "Gaussian error linear unit, by its approximation with tanh";
   let description = [{
     Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2:
@@ -25,15 +23,10 @@ def NN_GeluOp : NN_DifferentiableOp<"gelu", [NSA_CheapToRecompute,
     %y = nn.gelu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"gelu"}];
 }
 
-def NN_GeluBackwardOp : NN_GraphOp<"gelu_backward", [
-    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_GeluBackwardOp : NN_ActivationBackward<"gelu_backward"> {
   let summary = "gradient of `nn.gelu`";
   let description = [{
     With `z = 2 * sqrt(2 / pi) * (x + 0.044715 x^3)` and `s = 1 / (1 + exp(-z))`,
@@ -45,15 +38,9 @@ def NN_GeluBackwardOp : NN_GraphOp<"gelu_backward", [
     %dx = nn.gelu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$input_grad);
-  let resultTypes = [{adaptor.getOutputGrad().getType()}];
-  let resultNames = [{"dx"}];
 }
 
-def NN_GeGLUOp : NN_DifferentiableOp<"geglu", [
-    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_GeGLUOp : NN_GatedActivation<"geglu", "GeGLUBackwardOp"> {
   let summary = "product with a gate that went through GELU";
   let description = [{
     Shazeer, "GLU Variants Improve Transformer", 2020: `y = gelu(gate) * up`, with
@@ -65,15 +52,9 @@ def NN_GeGLUOp : NN_DifferentiableOp<"geglu", [
     %y = nn.geglu %gate, %up : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getGate().getType()}];
-  let resultNames = [{"geglu"}];
 }
 
-def NN_GeGLUBackwardOp : NN_GraphOp<"geglu_backward", [
-    AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_GeGLUBackwardOp : NN_GatedActivationBackward<"geglu_backward"> {
   let summary = "gradients of `nn.geglu`";
   let description = [{
     `dgate = dy * up * dgelu(gate)/dgate` and `dup = dy * gelu(gate)`.
@@ -86,19 +67,9 @@ def NN_GeGLUBackwardOp : NN_GraphOp<"geglu_backward", [
         -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
-                       NSA_FloatTensor:$up);
-  let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
-  let resultTypes = [{
-    adaptor.getGate().getType(),
-    adaptor.getGate().getType()
-  }];
-  let resultNames = [{"dgate", "dup"}];
 }
 
-def NN_ScaleOp : NN_DifferentiableOp<"scale", [NSA_CheapToRecompute,
-                                               NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_ScaleOp : NN_Activation<"scale", "ScaleOp"> {
   let summary = "product with a constant";
   let description = [{
     `y = factor * x`. The adjoint is the same operation.
@@ -110,14 +81,12 @@ def NN_ScaleOp : NN_DifferentiableOp<"scale", [NSA_CheapToRecompute,
     ```
   }];
   let arguments = (ins NSA_FloatTensor:$input, NSA_PositiveF64:$factor);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getInput().getType()}];
+  let backward = [{ScaleOp::create(builder, getLoc(), resultGrads[0], getFactorAttr())}];
   let resultNames = [{"scaled"}];
 }
 
-def NN_SquaredReluOp : NN_DifferentiableOp<"squared_relu", [
-    NSA_CheapToRecompute, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SquaredReluOp
+    : NN_Activation<"squared_relu", "SquaredReluBackwardOp"> {
   let summary = "square of the rectified linear unit";
   let description = [{
     So et al., "Primer: Searching for Efficient Transformers for Language
@@ -129,15 +98,11 @@ def NN_SquaredReluOp : NN_DifferentiableOp<"squared_relu", [
     %y = nn.squared_relu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"squared_relu"}];
 }
 
-def NN_SquaredReluBackwardOp : NN_GraphOp<"squared_relu_backward", [
-    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SquaredReluBackwardOp
+    : NN_ActivationBackward<"squared_relu_backward"> {
   let summary = "gradient of `nn.squared_relu`";
   let description = [{
     `dx = dy * 2 * max(x, 0)`.
@@ -148,14 +113,9 @@ def NN_SquaredReluBackwardOp : NN_GraphOp<"squared_relu_backward", [
     %dx = nn.squared_relu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$input_grad);
-  let resultTypes = [{adaptor.getOutputGrad().getType()}];
-  let resultNames = [{"dx"}];
 }
 
-def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SoftcapOp : NN_Activation<"softcap", "SoftcapBackwardOp", []> {
   let summary = "values brought smoothly between two bounds";
   let description = [{
     `y = cap * tanh(x / cap)`, which lies between `-cap` and `cap`: Riviere et al.,
@@ -169,14 +129,14 @@ def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
     ```
   }];
   let arguments = (ins NSA_FloatTensor:$input, NSA_PositiveF64:$cap);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getInput().getType()}];
+  let backward = [{
+    SoftcapBackwardOp::create(builder, getLoc(), resultGrads[0], getOutput(), getCapAttr())
+  }];
   let resultNames = [{"capped"}];
 }
 
-def NN_SoftcapBackwardOp : NN_GraphOp<"softcap_backward", [
-    AllTypesMatch<["output_grad", "output"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SoftcapBackwardOp
+    : NN_ActivationBackward<"softcap_backward", "output"> {
   let summary = "gradient of `nn.softcap`";
   let description = [{
     `dx = dy * (1 - (y / cap)^2)`, with `y` the result of `nn.softcap`.
@@ -190,9 +150,6 @@ def NN_SoftcapBackwardOp : NN_GraphOp<"softcap_backward", [
   }];
   let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$output,
                        NSA_PositiveF64:$cap);
-  let results = (outs NSA_FloatTensor:$input_grad);
-  let resultTypes = [{adaptor.getOutputGrad().getType()}];
-  let resultNames = [{"dx"}];
 }
 
 #endif // NSA_DIALECTS_NN_NNACTIVATIONS_TD

@@ -45,6 +45,51 @@ class NN_DifferentiableOp<string mnemonic, list<Trait> traits = [],
 /// One element of the results needs one element of the operands.
 def NN_Elementwise : DeclareOpInterfaceMethods<ElementwiseOpInterface>;
 
+/// An elementwise function of one tensor, whose gradient is `backwardOp`.
+class NN_Activation<string mnemonic, string backwardOp,
+                    list<Trait> traits = [NSA_CheapToRecompute]>
+    : NN_DifferentiableOp<mnemonic, !listconcat(traits, [NN_Elementwise])> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let arguments = (ins NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getInput().getType()}];
+  let backward = backwardOp # [{::create(builder, getLoc(), resultGrads[0], getInput())}];
+}
+
+/// The gradient of such a function, from its operand or its result.
+class NN_ActivationBackward<string mnemonic, string saved = "input">
+    : NN_GraphOp<mnemonic, [AllTypesMatch<["output_grad", saved]>,
+                            NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$input_grad);
+  let resultTypes = [{adaptor.getOutputGrad().getType()}];
+  let resultNames = [{"dx"}];
+}
+
+/// The product of a tensor with an activation of another one.
+class NN_GatedActivation<string mnemonic, string backwardOp>
+    : NN_DifferentiableOp<mnemonic, [
+        AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultTypes = [{adaptor.getGate().getType()}];
+  let resultNames = "\"" # mnemonic # "\"";
+  let backward = backwardOp # [{::create(builder, getLoc(), resultGrads[0], getGate(), getUp())}];
+}
+
+class NN_GatedActivationBackward<string mnemonic>
+    : NN_GraphOp<mnemonic, [
+        AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
+                       NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
+  let resultTypes = [{adaptor.getGate().getType(), adaptor.getUp().getType()}];
+  let resultNames = [{"dgate", "dup"}];
+}
+
 /// A kernel that elementwise operations in front and behind may join.
 def NN_FusionRoot : DeclareOpInterfaceMethods<FusibleOpInterface, [
     "isElementOperand", "isElementResult"]>;

@@ -71,15 +71,6 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
 // Result types
 //===----------------------------------------------------------------------===//
 
-LogicalResult EmbeddingBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  int64_t vocab = adaptor.getVocab();
-  types.push_back(withLast(vocab, getShape(adaptor.getOutputGrad()).back(),
-                           Float32Type::get(context)));
-  return success();
-}
-
 LogicalResult SplitHeadsOp::inferReturnTypes(MLIRContext *context,
                                              std::optional<Location> location,
                                              Adaptor adaptor,
@@ -179,26 +170,6 @@ LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
                              adaptor.getResultTypeAttr().getValue(),
                              ", which is no tensor of static shape");
   types.push_back(type);
-  return success();
-}
-
-LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  Type f32 = Float32Type::get(context);
-  types.push_back(RankedTensorType::get({}, f32));
-  types.push_back(
-      RankedTensorType::get(leadingShape(adaptor.getLogits()), f32));
-  types.push_back(RankedTensorType::get({}, f32));
-  return success();
-}
-
-LogicalResult UpdateLossScaleOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getHyper().getType());
-  types.append(4, RankedTensorType::get({}, Float32Type::get(context)));
   return success();
 }
 

@@ -28,6 +28,9 @@ def NN_EmbeddingOp : NN_DifferentiableOp<"embedding"> {
     withLast(getShape(adaptor.getIds()), getDim(adaptor.getTable(), 1), getElementType(adaptor.getTable()))
   }];
   let resultNames = [{"embedded"}];
+  let backward = [{
+    EmbeddingBackwardOp::create(builder, getLoc(), resultGrads[0], getIds(), getDim(getTable(), 0))
+  }];
   let hasVerifier = 1;
 }
 
@@ -48,6 +51,9 @@ def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
   let arguments = (ins NSA_FloatRows:$output_grad, NSA_I32Tensor:$ids,
                        NSA_PositiveI64:$vocab);
   let results = (outs NSA_F32TensorOfRank<2>:$table_grad);
+  let resultTypes = [{
+    RankedTensorType::get({int64_t(adaptor.getVocab()), getShape(adaptor.getOutputGrad()).back()}, Float32Type::get(context))
+  }];
   let resultNames = [{"dtable"}];
   let hasVerifier = 1;
 }
@@ -280,6 +286,9 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
   }];
   let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"rotated"}];
+  let backward = [{
+    RotaryOp::create(builder, getLoc(), resultGrads[0], getTable(), getStart(), getStride(), !getInverse())
+  }];
   let hasVerifier = 1;
 }
 
@@ -299,6 +308,7 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
   let operandPrecision = [{OperandPrecision::Any}];
   let resultNames = [{"heads"}];
+  let backward = [{MergeHeadsOp::create(builder, getLoc(), resultGrads[0])}];
   let hasVerifier = 1;
   let hasFolder = 1;
 }
@@ -319,6 +329,9 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
   let operandPrecision = [{OperandPrecision::Any}];
   let resultNames = [{"merged"}];
+  let backward = [{
+    SplitHeadsOp::create(builder, getLoc(), resultGrads[0], getDim(getInput(), 2))
+  }];
   let hasFolder = 1;
 }
 
@@ -474,9 +487,7 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
 // Elementwise
 //===----------------------------------------------------------------------===//
 
-def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
-                                             NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SiluOp : NN_Activation<"silu", "SiluBackwardOp"> {
   let summary = "sigmoid-weighted linear unit";
   let description = [{
     `y = x / (1 + exp(-x))`.
@@ -487,15 +498,10 @@ def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
     %y = nn.silu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"silu"}];
 }
 
-def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
-    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SiluBackwardOp : NN_ActivationBackward<"silu_backward"> {
   let summary = "gradient of `nn.silu`";
   let description = [{
     With `s = 1 / (1 + exp(-x))`: `dx = dy * s * (1 + x * (1 - s))`.
@@ -506,15 +512,9 @@ def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
     %dx = nn.silu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
-  let results = (outs NSA_FloatTensor:$input_grad);
-  let resultTypes = [{adaptor.getInput().getType()}];
-  let resultNames = [{"dx"}];
 }
 
-def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
-    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SwiGLUOp : NN_GatedActivation<"swiglu", "SwiGLUBackwardOp"> {
   let summary = "product with a gate that went through SiLU";
   let description = [{
     `y = silu(gate) * up`.
@@ -525,15 +525,9 @@ def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
     %y = nn.swiglu %gate, %up : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
-  let results = (outs NSA_FloatTensor:$output);
-  let resultTypes = [{adaptor.getGate().getType()}];
-  let resultNames = [{"swiglu"}];
 }
 
-def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
-    AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
-  let opDocGroup = NSA_DocGroup<"Elementwise">;
+def NN_SwiGLUBackwardOp : NN_GatedActivationBackward<"swiglu_backward"> {
   let summary = "gradients of `nn.swiglu`";
   let description = [{
     With `s = 1 / (1 + exp(-gate))`:
@@ -551,14 +545,6 @@ def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
         -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
     ```
   }];
-  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
-                       NSA_FloatTensor:$up);
-  let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
-  let resultTypes = [{
-    adaptor.getGate().getType(),
-    adaptor.getGate().getType()
-  }];
-  let resultNames = [{"dgate", "dup"}];
 }
 
 def NN_AddOp : NN_DifferentiableOp<"add", [
@@ -693,6 +679,11 @@ def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
                        UnitAttr:$over_all);
   let results = (outs NSA_F32Scalar:$loss, NSA_F32Tensor:$lse,
                       NSA_F32Scalar:$count);
+  let resultTypes = [{
+    RankedTensorType::get({}, Float32Type::get(context)),
+    RankedTensorType::get(leadingShape(adaptor.getLogits()), Float32Type::get(context)),
+    RankedTensorType::get({}, Float32Type::get(context))
+  }];
   let resultNames = [{"loss", "lse", "count"}];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -27,15 +27,6 @@ static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
 // Gradients
 //===----------------------------------------------------------------------===//
 
-LogicalResult EmbeddingOp::buildBackward(OpBuilder &builder,
-                                         ValueRange resultGrads,
-                                         SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(EmbeddingBackwardOp::create(
-      builder, getLoc(), resultGrads[0], getIds(), getDim(getTable(), 0)));
-  operandGrads.push_back(Value());
-  return success();
-}
-
 /// `op(lhs) . op(rhs)` as the gradient of `primal`, with its shape.
 static FailureOr<Value> buildProduct(OpBuilder &builder, MatmulOp op,
                                      Value primal, Value lhs, bool transposeLhs,
@@ -108,33 +99,7 @@ LogicalResult AddBiasOp::buildBackward(OpBuilder &builder,
   return success();
 }
 
-LogicalResult RotaryOp::buildBackward(OpBuilder &builder,
-                                      ValueRange resultGrads,
-                                      SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(RotaryOp::create(builder, getLoc(), resultGrads[0],
-                                          getTable(), getStart(), getStride(),
-                                          !getInverse()));
-  operandGrads.append(getNumOperands() - 1, Value());
-  return success();
-}
-
 bool RotaryOp::isDifferentiableOperand(unsigned index) { return index == 0; }
-
-LogicalResult
-SplitHeadsOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                            SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(
-      MergeHeadsOp::create(builder, getLoc(), resultGrads[0]));
-  return success();
-}
-
-LogicalResult
-MergeHeadsOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                            SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(SplitHeadsOp::create(builder, getLoc(), resultGrads[0],
-                                              getDim(getInput(), 2)));
-  return success();
-}
 
 LogicalResult SplitOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
                                      SmallVectorImpl<Value> &operandGrads) {
@@ -210,22 +175,6 @@ LogicalResult GateOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   operandGrads.push_back(backward.getLogitsGrad());
   if (getBias())
     operandGrads.push_back(backward.getBiasGrad());
-  return success();
-}
-
-LogicalResult SiluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                    SmallVectorImpl<Value> &operandGrads) {
-  operandGrads.push_back(
-      SiluBackwardOp::create(builder, getLoc(), resultGrads[0], getInput()));
-  return success();
-}
-
-LogicalResult SwiGLUOp::buildBackward(OpBuilder &builder,
-                                      ValueRange resultGrads,
-                                      SmallVectorImpl<Value> &operandGrads) {
-  auto backward = SwiGLUBackwardOp::create(builder, getLoc(), resultGrads[0],
-                                           getGate(), getUp());
-  llvm::append_range(operandGrads, backward.getResults());
   return success();
 }
 

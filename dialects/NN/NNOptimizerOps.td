@@ -183,6 +183,10 @@ def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
   let results = (outs NSA_F32TensorOfRank<1>:$unscaled_hyper,
                       NSA_F32Scalar:$unscaled_norm, NSA_F32Scalar:$new_scale,
                       NSA_F32Scalar:$new_streak, NSA_F32Scalar:$new_skipped);
+  let resultTypes = [{
+    adaptor.getHyper().getType(), adaptor.getNorm().getType(), adaptor.getScale().getType(),
+    adaptor.getStreak().getType(), adaptor.getSkipped().getType()
+  }];
   let resultNames = [{"hyper", "norm", "scale", "streak", "skipped"}];
   let hasVerifier = 1;
 }

@@ -73,13 +73,6 @@ SmallVector<OptimizerState> AdamWOp::getStateSpecs(RankedTensorType weight) {
   return {{"m", weight}, {"v", weight}};
 }
 
-LogicalResult AdamWOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
-                                        Adaptor adaptor,
-                                        SmallVectorImpl<Type> &types) {
-  types.append(3, adaptor.getWeight().getType());
-  return success();
-}
-
 LogicalResult AdamWOp::verify() { return verifyHyper(*this); }
 
 unsigned AdamWOp::getNumElementOperands() { return 4; }
@@ -284,16 +277,6 @@ static LogicalResult checkBatch(Operation *op, StringRef name, Value value,
     return failure();
   return checkMultiple(op, ("rows of " + name).str(), getShape(value)[0],
                        "batch", batch);
-}
-
-LogicalResult NormalizeOp::inferReturnTypes(MLIRContext *,
-                                            std::optional<Location>,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  auto type = cast<RankedTensorType>(adaptor.getInput().getType());
-  types.push_back(
-      type.clone(adaptor.getResultType().value_or(type.getElementType())));
-  return success();
 }
 
 LogicalResult NormalizeOp::verify() {

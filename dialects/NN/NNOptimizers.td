@@ -23,7 +23,10 @@ class NN_OptimizerOp<string mnemonic, dag states, dag newStates,
       (ins NSA_F32Tensor:$weight), states,
       (ins NSA_F32Tensor:$gradient, NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
            NSA_F32TensorOfRank<1>:$hyper, UnitAttr:$decay));
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let results = !con((outs NSA_F32Tensor:$new_weight), newStates);
+  let resultTypes = !interleave(
+      !listsplat("adaptor.getWeight().getType()", !size(results)), ", ");
   let hasVerifier = 1;
 }
 
@@ -31,7 +34,6 @@ def NN_AdamWOp : NN_OptimizerOp<"adamw",
     (ins NSA_F32Tensor:$moment1, NSA_F32Tensor:$moment2),
     (outs NSA_F32Tensor:$new_moment1, NSA_F32Tensor:$new_moment2),
     [NN_ElementwiseUpdate]> {
-  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of AdamW on one tensor";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
@@ -66,7 +68,6 @@ def NN_AdamWOp : NN_OptimizerOp<"adamw",
 
 def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
     (outs NSA_F32Tensor:$new_ema), [NN_ElementwiseUpdate]> {
-  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of Lion on one tensor";
   let description = [{
     Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023,
@@ -88,10 +89,6 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
         -> (tensor<32x48xf32>, tensor<32x48xf32>)
     ```
   }];
-  let resultTypes = [{
-    adaptor.getWeight().getType(),
-    adaptor.getWeight().getType()
-  }];
   let resultNames = [{"weight", "ema"}];
 }
 
@@ -102,7 +99,6 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
 def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
     (outs NSA_F32Tensor:$new_momentum), [],
     ["canUpdate", "getCompanion", "buildUpdate"]> {
-  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of Muon on one matrix";
   let description = [{
     Jordan et al., "Muon: An optimizer for hidden layers in neural networks",
@@ -139,10 +135,6 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
       NSA_F32Tensor:$weight, NSA_F32Tensor:$momentum, NSA_F32Tensor:$gradient,
       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss, NSA_F32TensorOfRank<1>:$hyper,
       UnitAttr:$decay, OptionalAttr<NN_FloatElementTypeAttr>:$element_type);
-  let resultTypes = [{
-    adaptor.getWeight().getType(),
-    adaptor.getWeight().getType()
-  }];
   let resultNames = [{"weight", "momentum"}];
 }
 
@@ -170,10 +162,7 @@ def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
                        NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
                        NSA_F32TensorOfRank<1>:$hyper);
   let results = (outs NSA_F32Tensor:$new_momentum, NSA_F32Tensor:$direction);
-  let resultTypes = [{
-    adaptor.getMomentum().getType(),
-    adaptor.getMomentum().getType()
-  }];
+  let resultTypes = [{adaptor.getMomentum().getType(), adaptor.getMomentum().getType()}];
   let resultNames = [{"momentum", "direction"}];
   let hasVerifier = 1;
 }
@@ -200,6 +189,9 @@ def NN_NormalizeOp : NN_StackedOp<"normalize"> {
   let arguments = (ins NSA_F32TensorOfRank<2>:$input, NSA_PositiveI64:$batch,
                        OptionalAttr<NN_FloatElementTypeAttr>:$result_type);
   let results = (outs NSA_FloatTensorOfRank<2>:$output);
+  let resultTypes = [{
+    RankedTensorType::get(getShape(adaptor.getInput()), adaptor.getResultType().value_or(getElementType(adaptor.getInput())))
+  }];
   let resultNames = [{"unit"}];
 }
 

@@ -1,78 +1,10 @@
-//===- NSADecodeOps.cpp - types and constraints of decoding ops -----------===//
+//===- NSADecodeOps.cpp - constraints of decoding ops ---------------------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/NSAOps.h"
 
-#include "mlir/IR/Builders.h"
-
-#include <cmath>
-
 using namespace mlir;
 using namespace nsa;
-
-template <typename OpT>
-static double scaleOrDefault(OpT op) {
-  if (std::optional<APFloat> scale = op.getScale())
-    return scale->convertToDouble();
-  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
-}
-
-double DecodeAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double DecodeSelectOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-
-//===----------------------------------------------------------------------===//
-// Result types
-//===----------------------------------------------------------------------===//
-
-/// The shape of `value` with `rows` rows.
-static RankedTensorType withRows(Value value, int64_t rows) {
-  auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape[1] = rows;
-  return type.clone(shape);
-}
-
-LogicalResult CacheReadOp::inferReturnTypes(MLIRContext *context,
-                                            std::optional<Location> location,
-                                            Adaptor adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  types.push_back(withRows(adaptor.getCache(), adaptor.getCount()));
-  return success();
-}
-
-LogicalResult TakeRowOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> location,
-                                          Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
-  types.push_back(withRows(adaptor.getInput(), 1));
-  return success();
-}
-
-LogicalResult DecodeAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  auto q = cast<RankedTensorType>(adaptor.getQuery().getType());
-  SmallVector<int64_t> shape(q.getShape());
-  int64_t lse[] = {shape[0], shape[2], shape[1]};
-  shape[3] = getDim(adaptor.getValue(), 3);
-  types.push_back(q.clone(shape));
-  types.push_back(RankedTensorType::get(lse, Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult DecodeSelectOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  int64_t shape[] = {getDim(adaptor.getQuery(), 0), getDim(adaptor.getKey(), 2),
-                     1, adaptor.getSelected().getCount()};
-  types.push_back(RankedTensorType::get(shape, IntegerType::get(context, 32)));
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Verifiers
-//===----------------------------------------------------------------------===//
 
 /// One number for each sequence of `value`.
 static LogicalResult checkNumbers(Operation *op, StringRef name, Value numbers,

@@ -120,6 +120,7 @@ def NSA_CacheReadOp : NSA_DecodeOp<"cache_read"> {
   let arguments = (ins NSA_Activation:$cache, NSA_RowNumbers:$last,
                        NSA_PositiveI64:$count);
   let results = (outs NSA_Activation:$rows);
+  let resultTypes = [{withRows(adaptor.getCache(), adaptor.getCount())}];
   let resultNames = [{"rows"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -139,6 +140,7 @@ def NSA_TakeRowOp : NSA_DecodeOp<"take_row"> {
   }];
   let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_RowNumbers:$index);
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
+  let resultTypes = [{withRows(adaptor.getInput(), 1)}];
   let resultNames = [{"row"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -199,6 +201,9 @@ def NSA_DecodeAttentionOp : NSA_DecodeOp<"decode_attention", [
                        OptionalAttr<NSA_ScaleAttr>:$scale,
                        OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
+  let resultTypes = [{
+    getOutputType(adaptor.getQuery(), adaptor.getValue()), getLseType(adaptor.getQuery())
+  }];
   let resultNames = [{"o", "lse"}];
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
@@ -231,6 +236,7 @@ def NSA_DecodeSelectOp : NSA_DecodeOp<"decode_select", [
                        OptionalAttr<NSA_ScaleAttr>:$scale,
                        OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Indices:$indices);
+  let resultTypes = [{getIndicesType(adaptor, /*queries=*/1)}];
   let resultNames = [{"indices"}];
   let declarations = NSA_ScaleMethod<>.declarations #
                      NSA_BlockMethods<>.declarations;

@@ -3,50 +3,12 @@
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/NSAOps.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace nsa;
 
 //===----------------------------------------------------------------------===//
 // Result types
 //===----------------------------------------------------------------------===//
-
-/// f32 [B, Hq, S] for q [B, S, Hq, dk].
-static RankedTensorType getLseType(Value query) {
-  ArrayRef<int64_t> q = getShape(query);
-  return RankedTensorType::get({q[0], q[2], q[1]},
-                               Float32Type::get(query.getContext()));
-}
-
-LogicalResult RotaryAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  Value query = adaptor.getQuery();
-  SmallVector<int64_t> shape(getShape(query));
-  shape.back() = getDim(adaptor.getValue(), 3);
-  types.append({RankedTensorType::get(shape, getElementType(query)),
-                getLseType(query), query.getType()});
-  llvm::append_range(types, adaptor.getKeys().getTypes());
-  return success();
-}
-
-/// x [B, S, H, D] compressed to [B, Nc, H, D].
-template <typename AdaptorT>
-static SmallVector<int64_t> getCompressedShape(AdaptorT adaptor, Value x) {
-  SmallVector<int64_t> shape(getShape(x));
-  shape[1] = getNumKeys(adaptor.getCompressed(), shape[1], adaptor.getStart());
-  return shape;
-}
-
-LogicalResult CompressKeyValueOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  for (Value x : {adaptor.getKey(), adaptor.getValue()})
-    types.push_back(RankedTensorType::get(getCompressedShape(adaptor, x),
-                                          getElementType(x)));
-  return success();
-}
 
 LogicalResult CompressKeyValueBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
@@ -59,19 +21,6 @@ LogicalResult CompressKeyValueBackwardOp::inferReturnTypes(
                                             Float32Type::get(context)));
   return success();
 }
-
-//===----------------------------------------------------------------------===//
-// Scale
-//===----------------------------------------------------------------------===//
-
-template <typename OpT>
-static double scaleOrDefault(OpT op) {
-  if (std::optional<APFloat> scale = op.getScale())
-    return scale->convertToDouble();
-  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
-}
-
-double RotaryAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
 
 //===----------------------------------------------------------------------===//
 // Constraints
@@ -227,10 +176,13 @@ LogicalResult CompressKeyValueOp::verify() {
 }
 
 LogicalResult CompressKeyValueBackwardOp::verify() {
+  auto getExpected = [&](Value x) {
+    return getCompressedType(getCompressed(), x, getStart()).getShape();
+  };
   if (failed(verifyCompressKeyValue(*this)) ||
       failed(checkShape(*this, "gradient of the compressed keys", getKeyGrad(),
-                        getCompressedShape(*this, getKey()))))
+                        getExpected(getKey()))))
     return failure();
   return checkShape(*this, "gradient of the compressed values", getValueGrad(),
-                    getCompressedShape(*this, getValue()));
+                    getExpected(getValue()));
 }

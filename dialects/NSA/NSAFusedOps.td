@@ -174,6 +174,10 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
            Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$compressed_key,
                       NSA_Activation:$compressed_value);
+  let resultTypes = [{
+    getCompressedType(adaptor.getCompressed(), adaptor.getKey(), adaptor.getStart()),
+    getCompressedType(adaptor.getCompressed(), adaptor.getValue(), adaptor.getStart())
+  }];
   let resultNames = [{"kc", "vc"}];
   let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{

@@ -20,6 +20,14 @@ int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
   return sequence < block ? 0 : (sequence - block) / stride + 1;
 }
 
+/// The shape of `value` with `rows` rows.
+static RankedTensorType withRows(Value value, int64_t rows) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[1] = rows;
+  return type.clone(shape);
+}
+
 Value nsa::getSequenceStart(Operation *op) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case<AttentionOp, AttentionBackwardOp, CompressOp, CompressBackwardOp,
@@ -36,6 +44,17 @@ int64_t nsa::getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
   return sequence / visibility.getKeyStride();
 }
 
+RankedTensorType nsa::getCompressedType(CompressedAttr compressed, Value x,
+                                        Value start) {
+  return withRows(x, getNumKeys(compressed, getDim(x, 1), start));
+}
+
+double nsa::getScoreScale(std::optional<APFloat> scale, Value query) {
+  if (scale)
+    return scale->convertToDouble();
+  return 1.0 / std::sqrt(static_cast<double>(getDim(query, 3)));
+}
+
 unsigned nsa::getNumWeights(CompressionKind kind) {
   switch (kind) {
   case CompressionKind::Mean:
@@ -49,43 +68,32 @@ unsigned nsa::getNumWeights(CompressionKind kind) {
 }
 
 //===----------------------------------------------------------------------===//
-// Scale
-//===----------------------------------------------------------------------===//
-
-template <typename OpT>
-static double scaleOrDefault(OpT op) {
-  if (std::optional<APFloat> scale = op.getScale())
-    return scale->convertToDouble();
-  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
-}
-
-double AttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double AttentionBackwardOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
-double SelectOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-
-//===----------------------------------------------------------------------===//
 // Result types
 //===----------------------------------------------------------------------===//
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
 
 static RankedTensorType withShape(ArrayRef<int64_t> shape, Type element) {
   return RankedTensorType::get(shape, element);
 }
 
-LogicalResult CompressOp::inferReturnTypes(MLIRContext *context,
-                                           std::optional<Location> location,
-                                           Adaptor adaptor,
-                                           SmallVectorImpl<Type> &types) {
-  RankedTensorType x = typeOf(adaptor.getInput());
-  SmallVector<int64_t> shape(x.getShape());
-  shape[1] = getNumKeys(adaptor.getCompressed(), shape[1], adaptor.getStart());
-  types.push_back(withShape(shape, x.getElementType()));
-  return success();
+/// o [B, S, Hq, dv] for q [B, S, Hq, dk] and v [.., dv].
+static RankedTensorType getOutputType(Value query, Value value) {
+  ArrayRef<int64_t> q = getShape(query);
+  return withShape({q[0], q[1], q[2], getDim(value, 3)}, getElementType(query));
+}
+
+/// f32 [B, Hq, S] for q [B, S, Hq, dk].
+static RankedTensorType getLseType(Value query) {
+  ArrayRef<int64_t> q = getShape(query);
+  return withShape({q[0], q[2], q[1]}, Float32Type::get(query.getContext()));
+}
+
+/// i32 [B, Hkv, queries, count].
+template <typename AdaptorT>
+static RankedTensorType getIndicesType(AdaptorT adaptor, int64_t queries) {
+  Value query = adaptor.getQuery();
+  return withShape({getDim(query, 0), getDim(adaptor.getKey(), 2), queries,
+                    adaptor.getSelected().getCount()},
+                   IntegerType::get(query.getContext(), 32));
 }
 
 LogicalResult CompressBackwardOp::inferReturnTypes(
@@ -108,33 +116,18 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *context,
   if (!q || !v || q.getRank() != 4 || v.getRank() != 4)
     return emitOptionalError(location,
                              "query and value must be tensors of rank 4");
-  int64_t batch = q.getDimSize(0), sequence = q.getDimSize(1);
-  int64_t heads = q.getDimSize(2), width = v.getDimSize(3);
-  types.push_back(
-      withShape({batch, sequence, heads, width}, q.getElementType()));
-  types.push_back(
-      withShape({batch, heads, sequence}, Float32Type::get(context)));
+  types.push_back(getOutputType(adaptor.getQuery(), adaptor.getValue()));
+  types.push_back(getLseType(adaptor.getQuery()));
   return success();
 }
 
-/// dq, dk, dv have the types of q, k, v.
-LogicalResult AttentionBackwardOp::inferReturnTypes(
+LogicalResult RotaryAttentionOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
-  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
-                                      adaptor.getKey().getType(),
-                                      adaptor.getValue().getType()});
-  return success();
-}
-
-LogicalResult SelectOp::inferReturnTypes(MLIRContext *context,
-                                         std::optional<Location> location,
-                                         Adaptor adaptor,
-                                         SmallVectorImpl<Type> &types) {
-  ArrayRef<int64_t> q = getShape(adaptor.getQuery());
-  types.push_back(withShape({q[0], getDim(adaptor.getKey(), 2), q[1],
-                             adaptor.getSelected().getCount()},
-                            IntegerType::get(context, 32)));
+  Value query = adaptor.getQuery();
+  types.append({getOutputType(query, adaptor.getValue()), getLseType(query),
+                query.getType()});
+  llvm::append_range(types, adaptor.getKeys().getTypes());
   return success();
 }
 
@@ -172,18 +165,6 @@ static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
   return true;
 }
 
-LogicalResult CompressOp::buildBackward(OpBuilder &builder,
-                                        ValueRange resultGrads,
-                                        SmallVectorImpl<Value> &operandGrads) {
-  auto backward = CompressBackwardOp::create(
-      builder, getLoc(), getKind(), resultGrads[0], getInput(), getParameters(),
-      getStart(), getCompressed());
-  llvm::append_range(operandGrads, backward.getResults());
-  if (getStart())
-    operandGrads.push_back(Value());
-  return success();
-}
-
 LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
                                          ValueRange resultGrads,
                                          SmallVectorImpl<Value> &operandGrads) {
@@ -207,15 +188,6 @@ LogicalResult SelectOp::buildBackward(OpBuilder &builder,
 }
 
 bool SelectOp::isDifferentiableOperand(unsigned index) { return false; }
-
-LogicalResult CombineOp::buildBackward(OpBuilder &builder,
-                                       ValueRange resultGrads,
-                                       SmallVectorImpl<Value> &operandGrads) {
-  auto backward = CombineBackwardOp::create(builder, getLoc(), resultGrads[0],
-                                            getGates(), getBranches());
-  llvm::append_range(operandGrads, backward.getResults());
-  return success();
-}
 
 #define GET_OP_CLASSES
 #include "dialects/NSA/NSAOps.cpp.inc"

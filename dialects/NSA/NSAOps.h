@@ -27,6 +27,13 @@ int64_t getNumCompressedBlocks(int64_t sequence, int64_t block, int64_t stride);
 int64_t getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
                    mlir::Value start);
 
+/// The type of what compression makes of `x` [B, S, H, D]: `[B, Nc, H, D]`.
+mlir::RankedTensorType getCompressedType(CompressedAttr compressed,
+                                         mlir::Value x, mlir::Value start);
+
+/// The factor of scores: `scale` if given, else 1 / sqrt(dk).
+double getScoreScale(std::optional<llvm::APFloat> scale, mlir::Value query);
+
 /// The operand that says where the sequence of each token begins; null if the
 /// operation has none, or its rows are one sequence.
 mlir::Value getSequenceStart(mlir::Operation *op);

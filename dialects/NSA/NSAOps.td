@@ -53,7 +53,9 @@ class NSA_DifferentiableOp<string mnemonic, list<Trait> traits = [],
 class NSA_ScaleMethod {
   code declarations = [{
     /// The factor of the scores: `scale` if given, else 1 / sqrt(dk).
-    double getScaleOrDefault();
+    double getScaleOrDefault() {
+      return ::nsa::getScoreScale(getScale(), getQuery());
+    }
     /// What the scores are kept below; 0 if it is not given.
     double getSoftcapOrZero() {
       return getSoftcapAttr() ? getSoftcapAttr().getValueAsDouble() : 0.0;
@@ -151,7 +153,14 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [
       NSA_CompressionOperands<>.members,
       (ins Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$output);
+  let resultTypes = [{
+    getCompressedType(adaptor.getCompressed(), adaptor.getInput(), adaptor.getStart())
+  }];
   let resultNames = [{"compressed"}];
+  let backward = [{
+    CompressBackwardOp::create(builder, getLoc(), getKind(), resultGrads[0], getInput(), getParameters(), getStart(),
+                               getCompressed())
+  }];
   let declarations = NSA_CompressionOperands<>.declarations #
                      NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
@@ -307,6 +316,9 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
                        OptionalAttr<NSA_PositiveF64>:$softcap);
   let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
                       NSA_Activation:$value_grad);
+  let resultTypes = [{
+    adaptor.getQuery().getType(), adaptor.getKey().getType(), adaptor.getValue().getType()
+  }];
   let resultNames = [{"dq", "dk", "dv"}];
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
@@ -367,6 +379,9 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
   let operandPrecision = [{
     getOperation()->getOperand(index) == getLse() ? OperandPrecision::Full : OperandPrecision::Compute
   }];
+  let resultTypes = [{
+    getIndicesType(adaptor, getDim(adaptor.getQuery(), 1))
+  }];
   let resultNames = [{"indices"}];
   let declarations = NSA_ScaleMethod<>.declarations #
                      NSA_BlockMethods<>.declarations # [{
@@ -410,6 +425,9 @@ def NSA_CombineOp : NSA_DifferentiableOp<"combine", [NSA_CheapToRecompute]> {
     index == 0 ? OperandPrecision::Full : OperandPrecision::Compute
   }];
   let resultNames = [{"o"}];
+  let backward = [{
+    CombineBackwardOp::create(builder, getLoc(), resultGrads[0], getGates(), getBranches())
+  }];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];

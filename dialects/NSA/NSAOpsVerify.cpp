@@ -180,9 +180,9 @@ LogicalResult CompressBackwardOp::verify() {
   if (getParameterGrads().size() != getParameters().size())
     return emitOpError("has ") << getNumResults() << " results, expected "
                                << 1 + getParameters().size();
-  SmallVector<int64_t> expected(getShape(getInput()));
-  expected[1] = getNumKeys(getCompressed(), expected[1], getStart());
-  return checkShape(*this, "output gradient", getOutputGrad(), expected);
+  return checkShape(
+      *this, "output gradient", getOutputGrad(),
+      getCompressedType(getCompressed(), getInput(), getStart()).getShape());
 }
 
 LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
