@@ -23,32 +23,27 @@ bool Bindings::coversSame(const Bindings &other) const {
       [](const Range &a, const Range &b) { return isSame(a.slice, b.slice); });
 }
 
-/// The memory that a command reads and writes.
-static std::vector<Slice> slicesOf(const artifact::Artifact &root,
-                                   const artifact::Command &command) {
-  if (const auto *launch = command.action_as_Launch()) {
-    std::vector<Slice> slices;
-    for (const Slice *slice : *launch->operands())
-      slices.push_back(*slice);
-    return slices;
-  }
+std::vector<const Slice *> nsa::slicesOf(const artifact::Artifact &root,
+                                         const artifact::Command &command) {
+  if (const auto *launch = command.action_as_Launch())
+    return {launch->operands()->begin(), launch->operands()->end()};
   if (const auto *gemm = command.action_as_Gemm()) {
-    std::vector<Slice> slices = {*gemm->lhs(), *gemm->rhs(), *gemm->out()};
+    std::vector<const Slice *> slices = {gemm->lhs(), gemm->rhs(), gemm->out()};
     for (const Slice *slice : {gemm->addend(), gemm->workspace()})
       if (slice)
-        slices.push_back(*slice);
+        slices.push_back(slice);
     return slices;
   }
   if (const auto *fill = command.action_as_Fill())
-    return {*fill->out()};
+    return {fill->out()};
   if (const auto *copy = command.action_as_Copy())
-    return {*copy->source(), *copy->out()};
+    return {copy->source(), copy->out()};
   if (const auto *start = command.action_as_CollectiveStart())
-    return {*start->memory()};
+    return {start->memory()};
   if (const auto *done = command.action_as_CollectiveDone())
-    return {*done->memory()};
+    return {done->memory()};
   const auto *initialize = command.action_as_Initialize();
-  return {*root.tensors()->Get(initialize->tensor())->slice()};
+  return {root.tensors()->Get(initialize->tensor())->slice()};
 }
 
 static bool overlap(const Slice &a, const Slice &b) {
@@ -62,11 +57,12 @@ Status Bindings::check(const artifact::Artifact &root,
     const artifact::Command &command = *entry.commands()->Get(i);
     if (command.action_as_Initialize())
       for (const Range &range : ranges)
-        if (overlap(range.slice, slicesOf(root, command).front()))
+        if (overlap(range.slice, *slicesOf(root, command).front()))
           return Error{describeCommand(
               root, i, command,
               "gives a tensor its initial value in the program's own memory")};
-    for (const Slice &slice : slicesOf(root, command)) {
+    for (const Slice *used : slicesOf(root, command)) {
+      const Slice &slice = *used;
       if (isAllMemory && slice.size() != 0 && !find(slice))
         return Error{describeCommand(root, i, command,
                                      "uses " + std::to_string(slice.size()) +

@@ -10,6 +10,11 @@
 
 namespace nsa {
 
+/// The memory that a command reads and writes: operands; lhs, rhs, out, addend
+/// and workspace, those that are there; source and out.
+std::vector<const artifact::Slice *> slicesOf(const artifact::Artifact &root,
+                                              const artifact::Command &command);
+
 /// Slices of named tensors that lie elsewhere while an entry runs.
 class Bindings {
 public:

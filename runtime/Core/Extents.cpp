@@ -9,6 +9,7 @@
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/Artifact.h"
 #include "runtime/Core/ArtifactBytes.h"
+#include "runtime/Core/Bindings.h"
 
 #include <algorithm>
 #include <climits>
@@ -100,196 +101,108 @@ computeAll(const artifact::Extents &extents,
 // Fields
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Changes fields of an artefact in memory. Each function returns whether the
-/// field is there.
-class Fields {
-public:
-  explicit Fields(artifact::Artifact &root) : root(root) {}
-
-  bool set(const ExtentUse &use, uint64_t value);
-
-private:
-  template <typename T>
-  static T *at(flatbuffers::Vector<flatbuffers::Offset<T>> *list,
-               uint32_t index) {
-    return list && index < list->size() ? list->GetMutableObject(index)
-                                        : nullptr;
-  }
-  template <typename T>
-  static bool setElement(flatbuffers::Vector<T> *list, uint32_t index,
-                         uint64_t value) {
-    if (!list || index >= list->size())
-      return false;
-    list->Mutate(index, T(value));
-    return true;
-  }
-  static bool setPart(artifact::Slice *slice, bool isSize, uint64_t value) {
-    if (!slice)
-      return false;
-    if (isSize)
-      slice->mutate_size(value);
-    else
-      slice->mutate_offset(value);
-    return true;
-  }
-  bool setGrid(artifact::Kernel &kernel, uint32_t axis, uint64_t value);
-  bool setOfKernel(const ExtentUse &use, uint64_t value);
-  bool setOfTensor(const ExtentUse &use, uint64_t value);
-  bool setOfBuffer(const ExtentUse &use, uint64_t value);
-  bool setOfEntry(const ExtentUse &use, uint64_t value);
-  static artifact::Slice *getMemory(artifact::Command &command, uint32_t part);
-
-  artifact::Artifact &root;
-};
-} // namespace
-
-bool Fields::setGrid(artifact::Kernel &kernel, uint32_t axis, uint64_t value) {
-  auto extent = uint32_t(value);
-  switch (axis) {
-  case 0:
-    return kernel.mutate_grid_x(extent);
-  case 1:
-    return kernel.mutate_grid_y(extent);
-  default:
-    return axis == 2 && kernel.mutate_grid_z(extent);
-  }
+/// An element of a list, or null.
+template <typename T>
+static T *at(flatbuffers::Vector<flatbuffers::Offset<T>> *list,
+             uint32_t index) {
+  return list && index < list->size() ? list->GetMutableObject(index) : nullptr;
+}
+template <typename T>
+static T *at(flatbuffers::Vector<const T *> *list, uint32_t index) {
+  return list && index < list->size() ? const_cast<T *>(list->Get(index))
+                                      : nullptr;
 }
 
-bool Fields::setOfKernel(const ExtentUse &use, uint64_t value) {
-  artifact::Kernel *kernel = at(root.mutable_kernels(), use.table());
-  if (!kernel)
+template <typename T>
+static bool set(flatbuffers::Vector<T> *list, uint32_t index, uint64_t value) {
+  if (!list || index >= list->size())
     return false;
-  switch (use.field()) {
-  case ExtentField::KernelGrid:
-    return setGrid(*kernel, use.index(), value);
-  case ExtentField::KernelBytes:
-    return kernel->mutate_bytes(value);
-  case ExtentField::ArgumentBytes:
-    return setElement(kernel->mutable_argument_bytes(), use.index(), value);
-  case ExtentField::RowsWidth:
-  case ExtentField::RowsPitch: {
-    auto *rows = kernel->mutable_argument_rows();
+  list->Mutate(index, T(value));
+  return true;
+}
+
+/// Sets a member of a structure.
+template <typename T>
+static bool set(T *structure, void (T::*mutate)(uint64_t), uint64_t value) {
+  if (structure)
+    (structure->*mutate)(value);
+  return structure;
+}
+
+/// Changes a field of an artefact in memory; whether it is there.
+static bool setField(artifact::Artifact &root, const ExtentUse &use,
+                     uint64_t value) {
+  using namespace artifact;
+  Segment *segment = at(root.mutable_segments(), use.table());
+  Tensor *tensor = at(root.mutable_tensors(), use.table());
+  Kernel *kernel = at(root.mutable_kernels(), use.table());
+  Buffer *buffer = at(root.mutable_buffers(), use.table());
+  Entry *entry = at(root.mutable_entries(), use.table());
+  Command *command =
+      entry ? at(entry->mutable_commands(), use.index()) : nullptr;
+  auto mapOf = [&] { return at(kernel->mutable_tensor_maps(), use.index()); };
+  auto setRows = [&](void (Rows::*mutate)(uint64_t)) {
     // Without the list all arguments are dense.
-    if (!rows || use.index() >= rows->size())
-      return !rows;
-    auto *own = const_cast<artifact::Rows *>(rows->Get(use.index()));
-    if (use.field() == ExtentField::RowsWidth)
-      own->mutate_width(value);
-    else
-      own->mutate_pitch(value);
-    return true;
-  }
-  case ExtentField::MapExtent:
-  case ExtentField::MapStride: {
-    artifact::TensorMap *map = at(kernel->mutable_tensor_maps(), use.index());
-    return map && setElement(use.field() == ExtentField::MapExtent
-                                 ? map->mutable_extents()
-                                 : map->mutable_strides(),
-                             use.part(), value);
-  }
-  default: {
-    auto *selections = kernel->mutable_selections();
-    if (!selections || use.index() >= selections->size())
-      return false;
-    const_cast<artifact::Selection *>(selections->Get(use.index()))
-        ->mutate_tokens(value);
-    return true;
-  }
-  }
-}
-
-bool Fields::setOfTensor(const ExtentUse &use, uint64_t value) {
-  artifact::Tensor *tensor = at(root.mutable_tensors(), use.table());
-  if (!tensor)
-    return false;
-  if (use.field() == ExtentField::TensorShape)
-    return setElement(tensor->mutable_shape(), use.index(), value);
-  return setPart(tensor->mutable_slice(),
-                 use.field() == ExtentField::TensorSize, value);
-}
-
-bool Fields::setOfBuffer(const ExtentUse &use, uint64_t value) {
-  artifact::Buffer *buffer = at(root.mutable_buffers(), use.table());
-  return buffer && setPart(buffer->mutable_slice(),
-                           use.field() == ExtentField::BufferSize, value);
-}
-
-artifact::Slice *Fields::getMemory(artifact::Command &command, uint32_t part) {
-  auto choose = [part](std::initializer_list<artifact::Slice *> memory) {
-    return part < memory.size() ? memory.begin()[part] : nullptr;
+    auto *rows = kernel->mutable_argument_rows();
+    return !rows || set(at(rows, use.index()), mutate, value);
   };
-  void *action = command.mutable_action();
-  switch (command.action_type()) {
-  case artifact::Action::Launch: {
-    auto *operands =
-        static_cast<artifact::Launch *>(action)->mutable_operands();
-    return part < operands->size()
-               ? const_cast<artifact::Slice *>(operands->Get(part))
-               : nullptr;
-  }
-  case artifact::Action::Gemm: {
-    auto *gemm = static_cast<artifact::Gemm *>(action);
-    return choose({gemm->mutable_lhs(), gemm->mutable_rhs(),
-                   gemm->mutable_out(), gemm->mutable_workspace()});
-  }
-  case artifact::Action::Fill:
-    return choose({static_cast<artifact::Fill *>(action)->mutable_out()});
-  case artifact::Action::Copy: {
-    auto *copy = static_cast<artifact::Copy *>(action);
-    return choose({copy->mutable_source(), copy->mutable_out()});
-  }
-  default:
-    return nullptr;
-  }
-}
-
-bool Fields::setOfEntry(const ExtentUse &use, uint64_t value) {
-  artifact::Entry *entry = at(root.mutable_entries(), use.table());
-  if (!entry)
-    return false;
-  if (use.field() == ExtentField::ArenaPeak)
-    return entry->mutate_arena_peak(value);
-  artifact::Command *command = at(entry->mutable_commands(), use.index());
-  if (!command)
-    return false;
-  if (use.field() != ExtentField::GemmSize)
-    return setPart(getMemory(*command, use.part()),
-                   use.field() == ExtentField::MemorySize, value);
-  if (command->action_type() != artifact::Action::Gemm)
-    return false;
-  auto *gemm = static_cast<artifact::Gemm *>(command->mutable_action());
-  switch (use.part()) {
-  case 0:
-    return gemm->mutate_m(value);
-  case 1:
-    return gemm->mutate_n(value);
-  default:
-    return use.part() == 2 && gemm->mutate_k(value);
-  }
-}
-
-bool Fields::set(const ExtentUse &use, uint64_t value) {
+  auto setMemory = [&](void (Slice::*mutate)(uint64_t)) {
+    std::vector<const Slice *> memory = slicesOf(root, *command);
+    return use.part() < memory.size() &&
+           set(const_cast<Slice *>(memory[use.part()]), mutate, value);
+  };
   switch (use.field()) {
-  case ExtentField::SegmentSize: {
-    artifact::Segment *segment = at(root.mutable_segments(), use.table());
+  case ExtentField::SegmentSize:
     return segment && segment->mutate_size(value);
-  }
   case ExtentField::TensorShape:
+    return tensor && set(tensor->mutable_shape(), use.index(), value);
   case ExtentField::TensorOffset:
+    return tensor && set(tensor->mutable_slice(), &Slice::mutate_offset, value);
   case ExtentField::TensorSize:
-    return setOfTensor(use, value);
-  case ExtentField::BufferOffset:
-  case ExtentField::BufferSize:
-    return setOfBuffer(use, value);
-  case ExtentField::MemoryOffset:
-  case ExtentField::MemorySize:
-  case ExtentField::GemmSize:
-  case ExtentField::ArenaPeak:
-    return setOfEntry(use, value);
-  default:
-    return setOfKernel(use, value);
+    return tensor && set(tensor->mutable_slice(), &Slice::mutate_size, value);
+  case ExtentField::KernelGrid: {
+    constexpr bool (Kernel::*axes[])(uint32_t) = {
+        &Kernel::mutate_grid_x, &Kernel::mutate_grid_y, &Kernel::mutate_grid_z};
+    return kernel && use.index() < std::size(axes) &&
+           (kernel->*axes[use.index()])(uint32_t(value));
   }
+  case ExtentField::KernelBytes:
+    return kernel && kernel->mutate_bytes(value);
+  case ExtentField::ArgumentBytes:
+    return kernel && set(kernel->mutable_argument_bytes(), use.index(), value);
+  case ExtentField::RowsWidth:
+    return kernel && setRows(&Rows::mutate_width);
+  case ExtentField::RowsPitch:
+    return kernel && setRows(&Rows::mutate_pitch);
+  case ExtentField::MapExtent:
+    return kernel && mapOf() &&
+           set(mapOf()->mutable_extents(), use.part(), value);
+  case ExtentField::MapStride:
+    return kernel && mapOf() &&
+           set(mapOf()->mutable_strides(), use.part(), value);
+  case ExtentField::SelectionTokens:
+    return kernel && set(at(kernel->mutable_selections(), use.index()),
+                         &Selection::mutate_tokens, value);
+  case ExtentField::MemoryOffset:
+    return command && setMemory(&Slice::mutate_offset);
+  case ExtentField::MemorySize:
+    return command && setMemory(&Slice::mutate_size);
+  case ExtentField::GemmSize: {
+    constexpr bool (Gemm::*sizes[])(uint64_t) = {
+        &Gemm::mutate_m, &Gemm::mutate_n, &Gemm::mutate_k};
+    return command && command->action_as_Gemm() &&
+           use.part() < std::size(sizes) &&
+           (static_cast<Gemm *>(command->mutable_action())->*sizes[use.part()])(
+               value);
+  }
+  case ExtentField::BufferOffset:
+    return buffer && set(buffer->mutable_slice(), &Slice::mutate_offset, value);
+  case ExtentField::BufferSize:
+    return buffer && set(buffer->mutable_slice(), &Slice::mutate_size, value);
+  case ExtentField::ArenaPeak:
+    return entry && entry->mutate_arena_peak(value);
+  }
+  return false;
 }
 
 //===----------------------------------------------------------------------===//
@@ -342,9 +255,8 @@ Artifact::withExtents(const std::vector<uint64_t> &values) const {
   std::memcpy(copy.get(), bytes.get(), size);
   artifact::Artifact &root =
       *artifact::GetMutableArtifact(copy.get() + sizeof header);
-  Fields fields(root);
   for (const ExtentUse *use : *extents->uses())
-    if (!fields.set(*use, uint64_t((*numbers)[use->number()])))
+    if (!setField(root, *use, uint64_t((*numbers)[use->number()])))
       return fail("has extents of a field that is not there");
   artifact::Extents &own = *root.mutable_extents();
   for (unsigned i = 0; i < values.size(); ++i)
