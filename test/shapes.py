@@ -132,19 +132,24 @@ def shorten(line):
 
 def write_answers(found):
     """`found`: (kernel, architecture) -> number of refused schedules."""
-    rows = {}
+    chips, kernels = {}, {}
     for (kernel, chip), number in sorted(found.items()):
         if number or kernel == "0" * 16:
-            rows.setdefault((int(kernel, 16), number), []).append(chip)
+            chips.setdefault((kernel, number), []).append(chip)
+    for (kernel, number), names in chips.items():
+        kernels.setdefault((" ".join(names), number), []).append(f"0x{kernel}")
     with open(ANSWERS, "w") as file:
-        file.writelines(f'{{0x{kernel:016x}, "{" ".join(chips)}", {number}}},\n' for (kernel, number), chips in sorted(rows.items()))
-    return len(rows)
+        for (names, number), group in sorted(kernels.items()):
+            rows = [", ".join(group[first:first + 4]) for first in range(0, len(group), 4)]
+            file.write(f'{{"{names}", {number}, {{\n    ' + ",\n    ".join(rows) + "}},\n")
+    return sum(map(len, kernels.values()))
 
 
 def read_answers():
     with open(ANSWERS) as file:
-        return {(kernel, chip): int(number) for kernel, chips, number in
-                re.findall(r'\{0x(\w+), "([\w ]+)", (\d+)\}', file.read()) for chip in chips.split()}
+        return {(kernel, chip): int(number) for chips, number, kernels in
+                re.findall(r'\{"([\w ]+)", (\d+), \{([^}]*)\}\}', file.read())
+                for kernel in re.findall(r"0x(\w+)", kernels) for chip in chips.split()}
 
 
 def main():
