@@ -1,24 +1,26 @@
 //===- ELFLinker.cpp - objects to a shared object -------------------------===//
 //
-// Three segments, as a loader maps them: tables and constants, code, and what
-// the loader writes itself before it makes it read-only. All relocations within
-// the file are resolved here; what is left are the addresses of imported
-// functions, in a global offset table with a jump to each (a procedure linkage
-// table without lazy binding).
+// JITLink reads the objects and applies their relocations. The shared object
+// has three segments, as a loader maps them: tables and constants, code, and
+// what the loader writes itself before it makes it read-only. What is left to
+// it are the addresses of imported functions, in a global offset table with a
+// jump to each (a procedure linkage table without lazy binding).
 //
 //===----------------------------------------------------------------------===//
 
 #include "lib/Target/CPU/ELFLinker.h"
-#include "lib/Target/CPU/ELFObject.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/Object/ELFTypes.h"
+#include "llvm/ExecutionEngine/JITLink/ELF_x86_64.h"
+#include "llvm/ExecutionEngine/JITLink/x86_64.h"
+#include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace llvm;
 using namespace nsa;
+namespace x86_64 = llvm::jitlink::x86_64;
 
 using ELFT = object::ELF64LE;
 
@@ -39,31 +41,24 @@ static constexpr StringLiteral libraryName = "nsa-kernels";
 
 namespace {
 
-/// A section of an object, by indices.
-using SectionId = std::pair<uint32_t, uint32_t>;
-
-struct Export {
-  uint32_t object;
-  const ObjectSymbol *symbol;
-  SectionId section() const { return {object, *symbol->section}; }
-};
+/// Sections of objects, in the order of their insertion.
+using BlockSet = SetVector<jitlink::Block *>;
 
 /// What goes into the shared object.
 struct LinkInput {
-  std::vector<ELFObject> objects;
-  MapVector<StringRef, Export> exports;
+  std::shared_ptr<orc::SymbolStringPool> names =
+      std::make_shared<orc::SymbolStringPool>();
+  std::vector<std::unique_ptr<jitlink::LinkGraph>> objects;
+  MapVector<StringRef, jitlink::Symbol *> exports;
   SetVector<StringRef> imports;
-  /// What the exports need, in the order of the objects.
-  std::vector<SectionId> sections;
+  /// What the exports need, in the order of the objects, with its object.
+  std::vector<std::pair<jitlink::Block *, jitlink::LinkGraph *>> sections;
 
   Error addObjects(ArrayRef<SmallVector<char, 0>> from);
   Error findSections();
-  const ObjectSection &section(SectionId id) const {
-    return objects[id.first].sections[id.second];
-  }
 
 private:
-  Error addReferences(SectionId id, SetVector<SectionId> &needed);
+  Error addReferences(jitlink::Block &from, BlockSet &needed);
 };
 
 /// The sections of the shared object, as they lie in it.
@@ -94,13 +89,14 @@ private:
   void addInputSections(OutputSection section, StringRef name, bool isCode);
   void layOut();
 
-  void writeSymbol(unsigned index, StringRef name, const Export *symbol);
+  void writeSymbol(unsigned index, StringRef name,
+                   const jitlink::Symbol *exported);
   void writeSymbols();
   void writeJumps();
   void writeDynamic();
   void writeHeaders();
-  Error writeInputSection(SectionId id);
-  uint64_t addressOf(uint32_t object, const ObjectSymbol &symbol) const;
+  void resolve();
+  Error writeInputSections();
 
   template <typename T>
   void put(uint64_t offset, const T &value) {
@@ -114,9 +110,6 @@ private:
   std::string names = std::string(1, '\0');
   /// What an address is more than the offset in the file.
   uint64_t displacement = 0;
-  DenseMap<SectionId, uint64_t> offsets;
-  /// Of imports and exports.
-  DenseMap<StringRef, uint64_t> addresses;
 };
 
 } // namespace
@@ -125,55 +118,143 @@ private:
 // LinkInput
 //===----------------------------------------------------------------------===//
 
+static Expected<std::unique_ptr<jitlink::LinkGraph>>
+readObject(ArrayRef<char> bytes, std::shared_ptr<orc::SymbolStringPool> names) {
+  MemoryBufferRef buffer(StringRef(bytes.data(), bytes.size()), "object");
+  Expected<std::unique_ptr<object::ObjectFile>> file =
+      object::ObjectFile::createELFObjectFile(buffer);
+  if (!file)
+    return file.takeError();
+  auto *elf = cast<object::ELFObjectFileBase>(file->get());
+  if (!isa<object::ELF64LEObjectFile>(elf) ||
+      elf->getEMachine() != ELF::EM_X86_64 || elf->getEType() != ELF::ET_REL)
+    return createStringError("not a relocatable ELF object for x86-64");
+  // JITLink takes it for granted.
+  if (elf->symbol_begin() == elf->symbol_end())
+    return createStringError("has no symbols");
+  return jitlink::createLinkGraphFromELFObject_x86_64(buffer, std::move(names));
+}
+
+static bool isCode(const jitlink::Block &block) {
+  return (block.getSection().getMemProt() & orc::MemProt::Exec) !=
+         orc::MemProt::None;
+}
+
+/// Tables for unwinding are not needed: kernels call nothing that throws.
+static bool isMapped(const jitlink::Section &section) {
+  return section.getMemLifetime() == orc::MemLifetime::Standard &&
+         section.getName() != ".eh_frame";
+}
+
+/// What is true of the sections of kernels, and that ranges lie in them.
+static Error checkSection(jitlink::LinkGraph &object,
+                          jitlink::Section &section) {
+  auto refuse = [&](const Twine &reason) {
+    return createStringError("section '" + section.getName() + "' " + reason);
+  };
+  if ((section.getMemProt() & orc::MemProt::Write) != orc::MemProt::None)
+    return refuse("is writable; kernels keep no state");
+  for (const jitlink::Block *block : section.blocks()) {
+    if (block->isZeroFill())
+      return refuse("has no contents");
+    if (block->getAlignment() > pageBytes)
+      return refuse("has the alignment " + Twine(block->getAlignment()) +
+                    ", which is over " + Twine(pageBytes));
+    for (const jitlink::Edge &edge : block->edges()) {
+      if (!is_contained(
+              {x86_64::Delta32, x86_64::Delta64, x86_64::BranchPCRel32},
+              edge.getKind()))
+        return refuse("has a relocation of the type " +
+                      Twine(object.getEdgeKindName(edge.getKind())) +
+                      ", which is not relative to where it lies");
+      uint64_t bytes = edge.getKind() == x86_64::Delta64 ? 8 : 4;
+      if (edge.getOffset() + bytes > block->getSize())
+        return refuse("has a relocation at " + Twine(edge.getOffset()) +
+                      " of " + Twine(block->getSize()) + " bytes");
+    }
+  }
+  for (const jitlink::Symbol *symbol : section.symbols())
+    if (symbol->getOffset() > symbol->getBlock().getSize() ||
+        symbol->getSize() > symbol->getBlock().getSize() - symbol->getOffset())
+      return refuse("has a symbol of " + Twine(symbol->getSize()) +
+                    " bytes at " + Twine(symbol->getOffset()) + " of " +
+                    Twine(symbol->getBlock().getSize()));
+  return Error::success();
+}
+
+static Error checkObject(jitlink::LinkGraph &object) {
+  for (jitlink::Section &section : object.sections())
+    if (isMapped(section))
+      if (Error error = checkSection(object, section))
+        return error;
+  return Error::success();
+}
+
+/// The functions that others may call, by name.
+static std::vector<jitlink::Symbol *> getExports(jitlink::LinkGraph &object) {
+  std::vector<jitlink::Symbol *> found;
+  for (jitlink::Symbol *symbol : object.defined_symbols())
+    if (symbol->getScope() == jitlink::Scope::Default &&
+        isCode(symbol->getBlock()))
+      found.push_back(symbol);
+  sort(found, [](jitlink::Symbol *x, jitlink::Symbol *y) {
+    return *x->getName() < *y->getName();
+  });
+  return found;
+}
+
 Error LinkInput::addObjects(ArrayRef<SmallVector<char, 0>> from) {
+  DenseMap<StringRef, size_t> definedBy;
   for (auto [number, bytes] : enumerate(from)) {
-    Expected<ELFObject> object = readELFObject(bytes);
-    if (!object)
+    auto object = readObject(bytes, names);
+    Error error = object ? checkObject(**object) : object.takeError();
+    if (error)
       return createStringError("object " + Twine(number) + ": " +
-                               toString(object.takeError()));
+                               toString(std::move(error)));
+    for (jitlink::Symbol *symbol : getExports(**object)) {
+      StringRef name = *symbol->getName();
+      auto [known, isNew] = definedBy.try_emplace(name, number);
+      if (!isNew)
+        return createStringError("objects " + Twine(known->second) + " and " +
+                                 Twine(number) + " both define '" + name + "'");
+      exports[name] = symbol;
+    }
     objects.push_back(std::move(*object));
   }
-  for (auto [number, object] : enumerate(objects))
-    for (const ObjectSymbol &symbol : object.symbols) {
-      if (!symbol.isExported)
-        continue;
-      auto [known, isNew] =
-          exports.insert({symbol.name, Export{uint32_t(number), &symbol}});
-      if (!isNew)
-        return createStringError("objects " + Twine(known->second.object) +
-                                 " and " + Twine(number) + " both define '" +
-                                 symbol.name + "'");
-    }
   if (exports.empty())
     return createStringError("no object exports a function");
   return Error::success();
 }
 
 Error LinkInput::findSections() {
-  SetVector<SectionId> needed;
-  for (const auto &[name, symbol] : exports)
-    needed.insert(symbol.section());
-  for (unsigned i = 0; i < needed.size(); ++i)
-    if (Error error = addReferences(needed[i], needed))
-      return error;
-  sections.assign(needed.begin(), needed.end());
-  sort(sections);
+  for (auto [number, object] : enumerate(objects)) {
+    BlockSet needed;
+    for (jitlink::Symbol *symbol : getExports(*object))
+      needed.insert(&symbol->getBlock());
+    for (unsigned i = 0; i < needed.size(); ++i)
+      if (Error error = addReferences(*needed[i], needed))
+        return createStringError("object " + Twine(number) + ": " +
+                                 toString(std::move(error)));
+    auto blocks = needed.takeVector();
+    sort(blocks, [](jitlink::Block *x, jitlink::Block *y) {
+      return x->getContent().data() < y->getContent().data();
+    });
+    for (jitlink::Block *block : blocks)
+      sections.push_back({block, object.get()});
+  }
   return Error::success();
 }
 
-Error LinkInput::addReferences(SectionId id, SetVector<SectionId> &needed) {
-  const ELFObject &object = objects[id.first];
-  for (const ObjectRelocation &relocation : section(id).relocations) {
-    const ObjectSymbol &symbol = object.symbols[relocation.symbol];
-    if (symbol.section)
-      needed.insert({id.first, *symbol.section});
-    else if (!symbol.isUndefined || symbol.name.empty())
-      return createStringError("object " + Twine(id.first) + ": section '" +
-                               section(id).name + "' refers to the symbol '" +
-                               symbol.name +
-                               "', which is not in code or constants");
-    else if (!exports.contains(symbol.name))
-      imports.insert(symbol.name);
+Error LinkInput::addReferences(jitlink::Block &from, BlockSet &needed) {
+  for (const jitlink::Edge &edge : from.edges()) {
+    jitlink::Symbol &target = edge.getTarget();
+    if (target.isDefined() && isMapped(target.getSection()))
+      needed.insert(&target.getBlock());
+    else if (!target.isExternal())
+      return createStringError("section '" + from.getSection().getName() +
+                               "' refers to what is not in code or constants");
+    else if (!exports.contains(*target.getName()))
+      imports.insert(*target.getName());
   }
   return Error::success();
 }
@@ -201,21 +282,21 @@ void Writer::addSection(OutputSection section, StringRef name, uint32_t type,
 void Writer::addInputSections(OutputSection section, StringRef name,
                               bool isCode) {
   uint64_t bytes = 0, alignment = isCode ? cacheLineBytes : 1;
-  for (SectionId id : input.sections) {
-    const ObjectSection &from = input.section(id);
-    if (from.isCode != isCode)
+  std::vector<std::pair<jitlink::Block *, uint64_t>> places;
+  for (auto [block, object] : input.sections) {
+    if (::isCode(*block) != isCode)
       continue;
-    uint64_t own = std::max(from.alignment, isCode ? cacheLineBytes : 1);
+    uint64_t own =
+        std::max<uint64_t>(block->getAlignment(), isCode ? cacheLineBytes : 1);
     alignment = std::max(alignment, own);
-    offsets[id] = alignTo(bytes, own);
-    bytes = offsets[id] + from.contents.size();
+    places.push_back({block, alignTo(bytes, own)});
+    bytes = places.back().second + block->getSize();
   }
   addSection(section, name, ELF::SHT_PROGBITS,
              ELF::SHF_ALLOC | (isCode ? ELF::SHF_EXECINSTR : 0), alignment,
              bytes);
-  for (SectionId id : input.sections)
-    if (input.section(id).isCode == isCode)
-      offsets[id] += headers[section].sh_offset;
+  for (auto [block, place] : places)
+    block->setAddress(orc::ExecutorAddr(headers[section].sh_addr + place));
   if (isCode)
     std::fill_n(image.begin() + headers[section].sh_offset, bytes, '\xCC');
 }
@@ -279,7 +360,7 @@ static uint32_t hashName(StringRef name) {
 
 /// Writes an entry of the symbol table, and its name.
 void Writer::writeSymbol(unsigned index, StringRef name,
-                         const Export *exported) {
+                         const jitlink::Symbol *exported) {
   ELFT::Sym symbol = {};
   symbol.st_name = names.size();
   names += (name + StringRef("\0", 1)).str();
@@ -287,8 +368,8 @@ void Writer::writeSymbol(unsigned index, StringRef name,
                            exported ? ELF::STT_FUNC : ELF::STT_NOTYPE);
   if (exported) {
     symbol.st_shndx = Code;
-    symbol.st_value = addresses.lookup(name);
-    symbol.st_size = exported->symbol->size;
+    symbol.st_value = exported->getAddress().getValue();
+    symbol.st_size = exported->getSize();
   }
   put(headers[Symbols].sh_offset + index * sizeof symbol, symbol);
 }
@@ -300,7 +381,7 @@ void Writer::writeSymbols() {
   table[1] = count;
   support::ulittle32_t *buckets = &table[2], *chains = buckets + count;
   unsigned index = 1;
-  auto add = [&](StringRef name, const Export *symbol) {
+  auto add = [&](StringRef name, const jitlink::Symbol *symbol) {
     writeSymbol(index, name, symbol);
     support::ulittle32_t &bucket = buckets[hashName(name) % count];
     chains[index] = bucket;
@@ -309,7 +390,7 @@ void Writer::writeSymbols() {
   for (StringRef name : input.imports)
     add(name, nullptr);
   for (const auto &[name, symbol] : input.exports)
-    add(name, &symbol);
+    add(name, symbol);
   std::memcpy(image.data() + headers[HashTable].sh_offset, table.data(),
               table.size() * sizeof table[0]);
   copy(names, image.data() + headers[Names].sh_offset);
@@ -359,37 +440,32 @@ void Writer::writeDynamic() {
   }
 }
 
-uint64_t Writer::addressOf(uint32_t object, const ObjectSymbol &symbol) const {
-  if (!symbol.section)
-    return addresses.lookup(symbol.name);
-  SectionId id = {object, *symbol.section};
-  const ELFT::Shdr &header =
-      headers[input.section(id).isCode ? Code : Constants];
-  return offsets.lookup(id) - header.sh_offset + header.sh_addr + symbol.value;
+/// Gives symbols that objects do not define the addresses of exports of others,
+/// or of jumps.
+void Writer::resolve() {
+  DenseMap<StringRef, uint64_t> jumps;
+  for (auto [i, name] : enumerate(input.imports))
+    jumps[name] = headers[Jumps].sh_addr + i * sizeof jumpCode;
+  for (const std::unique_ptr<jitlink::LinkGraph> &object : input.objects)
+    for (jitlink::Symbol *symbol : object->external_symbols()) {
+      StringRef name = *symbol->getName();
+      const jitlink::Symbol *exported = input.exports.lookup(name);
+      symbol->getAddressable().setAddress(
+          exported ? exported->getAddress()
+                   : orc::ExecutorAddr(jumps.lookup(name)));
+    }
 }
 
-Error Writer::writeInputSection(SectionId id) {
-  const ObjectSection &section = input.section(id);
-  const ELFT::Shdr &header = headers[section.isCode ? Code : Constants];
-  uint64_t offset = offsets.lookup(id);
-  copy(section.contents, image.data() + offset);
-  for (const ObjectRelocation &relocation : section.relocations) {
-    uint64_t place = offset + relocation.offset;
-    // Wraps around, as addresses do.
-    uint64_t value =
-        addressOf(id.first,
-                  input.objects[id.first].symbols[relocation.symbol]) +
-        uint64_t(relocation.addend) -
-        (place - header.sh_offset + header.sh_addr);
-    if (relocation.type == ELF::R_X86_64_PC64)
-      put(place, support::ulittle64_t(value));
-    else if (isInt<32>(int64_t(value)))
-      put(place, support::ulittle32_t(uint32_t(value)));
-    else
-      return createStringError(
-          "object " + Twine(id.first) + ": section '" + section.name +
-          "' has a relocation at " + Twine(relocation.offset) + " to what is " +
-          Twine(int64_t(value)) + " bytes away, further than 32 bits reach");
+Error Writer::writeInputSections() {
+  for (auto [block, object] : input.sections) {
+    MutableArrayRef<char> contents = block->getMutableContent(*object);
+    for (const jitlink::Edge &edge : block->edges())
+      if (Error error = x86_64::applyFixup(*object, *block, edge,
+                                           /*GOTSymbol=*/nullptr))
+        return error;
+    const ELFT::Shdr &header = headers[isCode(*block) ? Code : Constants];
+    copy(contents, image.data() + header.sh_offset +
+                       (block->getAddress().getValue() - header.sh_addr));
   }
   return Error::success();
 }
@@ -469,23 +545,19 @@ void Writer::writeHeaders() {
 
 Expected<SmallVector<char, 0>> Writer::write() {
   uint64_t bytes = 0;
-  for (SectionId id : input.sections)
-    bytes += input.section(id).contents.size() + input.section(id).alignment;
+  for (auto [block, object] : input.sections)
+    bytes += block->getSize() + block->getAlignment();
   if (bytes > mostImageBytes)
     return createStringError("code and constants need " + Twine(bytes) +
                              " bytes, at most " + Twine(mostImageBytes) +
                              " fit into a shared object");
   layOut();
-  for (const auto &[name, symbol] : input.exports)
-    addresses[name] = addressOf(symbol.object, *symbol.symbol);
-  for (auto [i, name] : enumerate(input.imports))
-    addresses[name] = headers[Jumps].sh_addr + i * sizeof jumpCode;
+  resolve();
   writeSymbols();
   writeJumps();
   writeDynamic();
-  for (SectionId id : input.sections)
-    if (Error error = writeInputSection(id))
-      return error;
+  if (Error error = writeInputSections())
+    return error;
   writeHeaders();
   return std::move(image);
 }

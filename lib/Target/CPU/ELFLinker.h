@@ -12,8 +12,10 @@ namespace nsa {
 /// Links relocatable ELF objects for x86-64 to one shared object: code and
 /// constants that the exported symbols need, calls between them, and calls of
 /// functions that no object defines, which the loader finds when it opens the
-/// object. What objects may have besides is in ELFObject.h. The result depends
-/// on the objects and their order only. Thread-safe.
+/// object. Fails where an object has what kernels do without: writable or
+/// thread-local data, constructors, or relocations that are not relative to
+/// where they lie. The result depends on the objects and their order only.
+/// Thread-safe.
 llvm::Expected<llvm::SmallVector<char, 0>>
 linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
 

@@ -172,8 +172,8 @@ define void @f() {
                       "f");
   EXPECT_EQ(linkError(object),
             "linking the kernels failed: object 0: section '.rodata.pointer' "
-            "has a relocation of the type R_X86_64_64, which is not relative "
-            "to where it lies");
+            "has a relocation of the type Pointer64, which is not relative to "
+            "where it lies");
 }
 
 TEST(ELFLinkerTest, NotAnObject_Fails) {
