@@ -17,8 +17,8 @@ static constexpr Milliseconds askEvery{200};
 static constexpr Milliseconds mostAfterLoss{1000};
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
-                                   StoreClient &store, Milliseconds timeout)
-    : reducer(std::move(made)), store(store), timeout(timeout) {
+                                   StoreClient &store)
+    : reducer(std::move(made)), store(store) {
   thread = startSignalBlockedThread([this] { work(); });
 }
 
@@ -46,15 +46,12 @@ Status HostCommunicator::wait(uint64_t number) {
   std::string stop;
   std::optional<std::chrono::steady_clock::time_point> end;
   while (!changed.wait_for(lock, askEvery, isOver) && stop.empty()) {
-    lock.unlock();
-    Result<std::string> loss = store.loss(timeout);
     stop = store.stopReason();
-    lock.lock();
-    std::string text = loss ? *loss : loss.message();
+    std::string text = store.peerFailure();
     auto now = std::chrono::steady_clock::now();
     if (!text.empty() && !end)
       end = now + mostAfterLoss;
-    if (end && now >= *end && stop.empty() && !isOver())
+    if (end && now >= *end && stop.empty())
       failure = Error{"rank " + std::to_string(rank()) + " in reduction " +
                       std::to_string(finished + 1) + ": " + text};
   }
@@ -110,11 +107,8 @@ Status HostCommunicator::run(const Job &job, uint64_t number) {
 /// knows which rank was lost.
 std::string HostCommunicator::findCause() {
   for (int i = 0; i < 20; ++i) {
-    Result<std::string> loss = store.loss(Milliseconds(1000));
-    if (!loss)
-      return loss.message();
-    if (!loss->empty())
-      return *loss;
+    if (std::string loss = store.peerFailure(); !loss.empty())
+      return loss;
     std::this_thread::sleep_for(Milliseconds(50));
   }
   return store.rankStatus();

@@ -18,9 +18,8 @@ namespace nsa {
 /// After one has failed, all fail.
 class HostCommunicator final : public Communicator {
 public:
-  /// `store` outlives it, and may take as long as `timeout` to answer.
-  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store,
-                   Milliseconds timeout);
+  /// `store` outlives it.
+  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store);
 
   /// Waits for the reduction that is running.
   ~HostCommunicator() override;
@@ -52,7 +51,6 @@ private:
 
   std::unique_ptr<Reducer> reducer;
   StoreClient &store;
-  Milliseconds timeout;
 
   std::mutex mutex;
   std::condition_variable changed;

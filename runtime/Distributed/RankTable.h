@@ -1,63 +1,57 @@
-//===- RankTable.h - what the store knows of the ranks ----------*- C++ -*-===//
+//===- RankTable.h - what a rank knows of all ranks -------------*- C++ -*-===//
 
 #ifndef NSA_RUNTIME_DISTRIBUTED_RANKTABLE_H
 #define NSA_RUNTIME_DISTRIBUTED_RANKTABLE_H
 
-#include "runtime/Distributed/Store.h"
+#include "nsa/Support/Result.h"
+#include "runtime/Distributed/Wire.h"
 
+#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace nsa {
 
-/// Why a client would wait in vain; without a text it would not.
+/// Why something failed at the store: because a rank was lost or did not come
+/// in time, by a mistake that another start would repeat, or because a rank has
+/// stopped the run.
+enum class StoreFailure { Loss, Mistake, Stop };
+
+/// Why a rank would wait in vain; without a text it would not.
 struct Ending {
   std::string text;
   StoreFailure kind = StoreFailure::Loss;
 };
 
-/// What is known of a rank.
-struct RankState {
-  enum { Absent, Present, Left, Lost } presence = Absent;
-  uint64_t reduction = 0;
-  uint64_t bytes = 0;
-  std::string lastExchange;
-  /// When it last said something.
-  std::chrono::steady_clock::time_point heard;
-
-  /// How long it has said nothing, if that is unusual: ranks send heartbeats
-  /// every second.
-  std::optional<double> silence() const;
-};
-
-/// What is known of all ranks, and in words.
+/// What the store has told, in the order in which it tells all ranks.
 class RankTable {
 public:
   explicit RankTable(int size) : ranks(size_t(size)) {}
 
-  size_t size() const { return ranks.size(); }
-  RankState &operator[](size_t rank) { return ranks[rank]; }
+  void apply(const wire::Message &message);
 
-  /// Whether every rank has registered.
-  bool isComplete() const;
+  /// What all ranks gave to the exchange that this one has entered, once: by
+  /// rank. Nothing while some have not come.
+  std::optional<Result<std::vector<std::string>>> takeExchanged();
 
-  /// Whether every rank is there and shows that it lives.
-  bool areAllAlive() const;
+  /// The value of a key, if there is one.
+  std::optional<std::string> find(const std::string &key) const;
 
-  /// A rank has left, at the end or for a reason; the first reason counts.
-  void leave(size_t rank, const std::string &why);
+  /// A rank has left, or the store has; the first reason counts.
+  void leave(const std::string &why);
 
-  /// A rank has stopped the run, as planned, if it was not over.
+  /// A rank has stopped the run; the first reason counts.
   void stop(const std::string &why);
-
-  /// A connection was refused before all ranks had registered: it may have been
-  /// one of those that are missing.
-  void noteRefusal(const std::string &why) { lastRefusal = why; }
+  const std::string &stopReason() const { return stopText; }
 
   /// Why nothing more can come of this run, but for its end where it was
   /// stopped.
   Ending ending(bool mayFollowStop = false) const;
+
+  /// Whether every rank is there and shows that it lives.
+  bool areAllAlive() const;
 
   /// Where every rank was last seen, what matters first.
   std::string status() const;
@@ -66,14 +60,28 @@ public:
   std::string missingFrom(const std::string &exchange) const;
 
 private:
-  std::string lossText() const;
-  std::string describe(size_t rank) const;
+  struct State {
+    enum { Absent, Present, Left, Lost } presence = Absent;
+    uint64_t reduction = 0, bytes = 0;
+    /// How long it has said nothing, if that is unusual.
+    uint64_t silentMilliseconds = 0;
+    /// Exchanges that it has entered: the last one, and those that others have
+    /// not.
+    std::string lastExchange;
+    std::deque<wire::Message> entered;
+  };
 
-  std::vector<RankState> ranks;
-  /// Why the first rank left that did not leave at the end.
-  std::string reason;
-  /// Why a rank has stopped the run.
-  std::string stopText;
+  void collectExchanged();
+  std::string lossText() const;
+  std::string describe(const State &state) const;
+
+  std::vector<State> ranks;
+  std::map<std::string, std::string> values;
+  std::optional<Result<std::vector<std::string>>> exchanged;
+  /// Why the first rank left that did not leave at the end, why a rank has
+  /// stopped the run, and a mistake because of which there will be no run.
+  std::string reason, stopText, mistake;
+  /// Of a connection that may have been one of the ranks that are missing.
   std::string lastRefusal;
 };
 

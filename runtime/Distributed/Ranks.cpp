@@ -6,7 +6,7 @@
 #include "runtime/Distributed/Token.h"
 
 #include <algorithm>
-#include <condition_variable>
+#include <future>
 
 namespace nsa {
 
@@ -15,128 +15,36 @@ using Clock = std::chrono::steady_clock;
 /// How often a rank asks for the others while they connect.
 static constexpr Milliseconds askEvery{500};
 
-/// The store, which waits for each key as long as a rank may take.
-class Ranks::StoreProcessGroup final : public ProcessGroup {
-public:
-  StoreProcessGroup(StoreClient &store, Milliseconds allowed)
-      : store(store), allowed(allowed) {}
-
-  int rank() const override { return store.rank(); }
-  int size() const override { return store.size(); }
-  Milliseconds timeout() const override { return allowed; }
-  Status set(const std::string &key, const std::string &value) override {
-    return store.set(key, value);
-  }
-  Result<std::string> get(const std::string &key) override {
-    return store.get(key, allowed);
-  }
-  void progress(uint64_t number, uint64_t bytes) override {
-    store.progress(number, bytes);
-  }
-  std::string peerFailure() override {
-    Result<std::string> text = store.loss(allowed);
-    return text ? *text : text.message();
-  }
-  std::string rankStatus() override { return store.rankStatus(); }
-  void abortRun() override { isOver = true; }
-  bool hasAborted() const override { return isOver; }
-
-private:
-  bool isOver = false;
-  StoreClient &store;
-  Milliseconds allowed;
-};
-
-namespace {
-
-/// The store while ranks connect, all together until a deadline. Outlives who
-/// owns the store, since the thread that connects may.
-class ConnectKeys final : public KeyValues {
-public:
-  ConnectKeys(StoreClient &store, Clock::time_point deadline)
-      : store(&store), deadline(deadline) {}
-
-  Status set(const std::string &key, const std::string &value) override {
-    std::lock_guard<std::mutex> lock(mutex);
-    return store ? store->set(key, value) : Error{"given up"};
-  }
-  Result<std::string> get(const std::string &key) override {
-    std::lock_guard<std::mutex> lock(mutex);
-    return store ? store->get(key, left())
-                 : Result<std::string>(Error{"given up"});
-  }
-  /// Nobody may use the store any more.
-  void close() {
-    std::lock_guard<std::mutex> lock(mutex);
-    store = nullptr;
-  }
-  Milliseconds left() const {
-    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
-                                         deadline - Clock::now()));
-  }
-
-private:
-  std::mutex mutex;
-  StoreClient *store;
-  Clock::time_point deadline;
-};
-
-/// Ranks that connect, on a thread of their own: a library may wait for ranks
-/// that do not come.
-struct Connecting {
-  Connecting(StoreClient &store, Clock::time_point deadline)
-      : keys(store, deadline) {}
-  ConnectKeys keys;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool hasEnded = false;
-  std::unique_ptr<Reducer> reducer;
-  std::string error;
-};
-
-} // namespace
-
 /// Opens the plug-in and connects all ranks, as long as none is lost and the
-/// time-out of the options allows.
+/// time-out of the options allows. On a thread of its own: a library may wait
+/// for ranks that do not come.
 static Result<std::unique_ptr<Reducer>>
-connectReducer(StoreClient &store, const std::string &plugin,
-               ReducerOptions options) {
-  auto all =
-      std::make_shared<Connecting>(store, Clock::now() + options.timeout);
-  options.keys = &all->keys;
-  std::thread thread = startSignalBlockedThread([all, plugin, options] {
-    Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
-    std::lock_guard<std::mutex> lock(all->mutex);
-    if (opened)
-      all->reducer = std::move(*opened);
-    else
-      all->error = opened.message();
-    all->hasEnded = true;
-    all->changed.notify_all();
-  });
+connectReducer(const std::shared_ptr<StoreClient> &store,
+               const std::string &plugin, ReducerOptions options) {
+  std::promise<Result<std::unique_ptr<Reducer>>> promise;
+  auto opened = promise.get_future();
+  Clock::time_point end = Clock::now() + options.timeout;
+  options.keys = store.get();
+  std::thread thread = startSignalBlockedThread(
+      [store, plugin, options, promise = std::move(promise)]() mutable {
+        promise.set_value(openReducer(plugin, options));
+      });
   std::string why;
-  std::unique_lock<std::mutex> lock(all->mutex);
-  while (!all->changed.wait_for(lock, askEvery, [&] {
-    return all->hasEnded;
-  }) && why.empty()) {
-    lock.unlock();
-    Result<std::string> loss = store.loss(all->keys.left());
-    why = loss ? *loss : loss.message();
-    if (why.empty() && all->keys.left() == Milliseconds(0))
-      why = "time-out [" + store.rankStatus() + "]";
-    lock.lock();
+  while (why.empty() &&
+         opened.wait_for(askEvery) != std::future_status::ready) {
+    why = store->peerFailure();
+    if (why.empty() && Clock::now() >= end)
+      why = "time-out [" + store->rankStatus() + "]";
   }
-  if (!all->hasEnded) {
-    lock.unlock();
+  if (!why.empty()) {
     thread.detach();
-    all->keys.close();
     return Error{"cannot connect the ranks: " + why};
   }
-  lock.unlock();
   thread.join();
-  if (all->reducer)
-    return std::move(all->reducer);
-  return Error{all->error + " [" + store.rankStatus() + "]"};
+  Result<std::unique_ptr<Reducer>> reducer = opened.get();
+  if (reducer)
+    return reducer;
+  return Error{reducer.message() + " [" + store->rankStatus() + "]"};
 }
 
 Ranks::Ranks() = default;
@@ -156,8 +64,8 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
     status = ranks->connect(options, kind);
   if (status)
     return ranks;
-  if (kind == StoreFailure::Loss && ranks->ownGroup)
-    ranks->ownGroup->abortRun();
+  if (kind == StoreFailure::Loss && ranks->store)
+    ranks->store->abortRun();
   ranks->fail(status.message());
   return Error{status.message()};
 }
@@ -199,7 +107,6 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
       store, StoreClient::connect(environment.address, environment.port,
                                   environment.rank, environment.size,
                                   options.timeout, &failure, options.identity));
-  ownGroup = std::make_unique<StoreProcessGroup>(*store, options.timeout);
   // All are there before a library waits for them in its own way.
   Result<std::vector<std::string>> all = exchange("start", "");
   failure = store->lastFailure();
@@ -225,9 +132,8 @@ Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
   reducer.timeout = options.timeout;
   failure = StoreFailure::Loss;
   NSA_ASSIGN_OR_RETURN(std::unique_ptr<Reducer> opened,
-                       connectReducer(*store, options.plugin, reducer));
-  reductions = std::make_unique<HostCommunicator>(std::move(opened), *store,
-                                                  options.timeout);
+                       connectReducer(store, options.plugin, reducer));
+  reductions = std::make_unique<HostCommunicator>(std::move(opened), *store);
   return {};
 }
 
@@ -244,7 +150,7 @@ Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
   Result<std::vector<std::string>> all =
       store->exchange(name, payload, timeout, most);
   if (!all && store->lastFailure() != StoreFailure::Mistake)
-    ownGroup->abortRun();
+    store->abortRun();
   return all;
 }
 
@@ -252,7 +158,7 @@ void Ranks::stop(const std::string &reason) {
   if (!store)
     return;
   store->stop(reason);
-  ownGroup->abortRun();
+  store->abortRun();
 }
 
 std::string Ranks::stopReason() const {
@@ -291,11 +197,8 @@ Status Ranks::checkSame(const std::string &what, const std::string &text) {
   return {};
 }
 
-ProcessGroup *Ranks::processGroup() const { return ownGroup.get(); }
-
 bool Ranks::lostSomeone() const {
-  return (ownGroup && ownGroup->hasAborted()) ||
-         (reductions && reductions->failed());
+  return (store && store->hasAborted()) || (reductions && reductions->failed());
 }
 
 void Ranks::fail(const std::string &message) {

@@ -53,7 +53,7 @@ public:
   Communicator *communicator() const { return reductions.get(); }
 
   /// The way to the other ranks; null where there is one.
-  ProcessGroup *processGroup() const;
+  ProcessGroup *processGroup() const { return store.get(); }
 
   /// Waits for all ranks at a point `name` of the run, and returns what each
   /// gave, by rank. Ranks that are at work are waited for until `most`, if that
@@ -98,16 +98,14 @@ public:
   }
 
 private:
-  class StoreProcessGroup;
-
   Status meet(const RanksOptions &options, StoreFailure &failure);
   Status connect(const RanksOptions &options, StoreFailure &failure);
 
   RankEnvironment environment;
   Milliseconds timeout{0};
   std::unique_ptr<StoreServer> server;
-  std::unique_ptr<StoreClient> store;
-  std::unique_ptr<StoreProcessGroup> ownGroup;
+  /// A thread that still connects ranks may outlive them.
+  std::shared_ptr<StoreClient> store;
   std::unique_ptr<HostCommunicator> reductions;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -11,10 +12,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <set>
+#include <string_view>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace nsa {
 
@@ -36,42 +38,40 @@ static Result<Addresses> lookUp(const std::string &host, uint16_t port) {
   return Addresses(found, ::freeaddrinfo);
 }
 
-static std::string numericHost(const sockaddr *address, socklen_t length) {
-  char host[NI_MAXHOST] = "";
-  ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return host;
+/// An address and a port, in numbers.
+static std::pair<std::string, std::string> inNumbers(const sockaddr *address,
+                                                     socklen_t length) {
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
+  ::getnameinfo(address, length, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+  return {host, port};
 }
 
-/// An address as one of IPv6, where those of IPv4 have their place too.
-static in6_addr toIPv6(const addrinfo &at) {
-  if (at.ai_family == AF_INET6)
-    return reinterpret_cast<const sockaddr_in6 *>(at.ai_addr)->sin6_addr;
-  in6_addr mapped = {};
-  mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
-  std::memcpy(mapped.s6_addr + 12,
-              &reinterpret_cast<const sockaddr_in *>(at.ai_addr)->sin_addr, 4);
-  return mapped;
-}
+/// An address of IPv4 that is written as one of IPv6.
+static constexpr std::string_view mappedPrefix = "::ffff:";
 
-static bool isLoopback(const addrinfo &at) {
-  in6_addr address = toIPv6(at);
-  return IN6_IS_ADDR_LOOPBACK(&address) ||
-         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
+static bool isLoopback(std::string_view address) {
+  if (address.substr(0, mappedPrefix.size()) == mappedPrefix)
+    address.remove_prefix(mappedPrefix.size());
+  return address == "::1" || address.substr(0, 4) == "127.";
 }
 
 /// Whether a server at this address would be served at all addresses.
-static bool isEveryInterface(const addrinfo &at) {
-  in6_addr address = toIPv6(at);
-  bool isZeroIPv4 = IN6_IS_ADDR_V4MAPPED(&address) &&
-                    std::memcmp(address.s6_addr + 12, "\0\0\0", 4) == 0;
-  return IN6_IS_ADDR_UNSPECIFIED(&address) || isZeroIPv4;
+static bool isEveryInterface(std::string_view address) {
+  return address == "::" || address == "0.0.0.0" || address == "::ffff:0.0.0.0";
 }
 
 Result<std::vector<ResolvedAddress>> resolve(const std::string &address) {
   NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, 0));
   std::vector<ResolvedAddress> all;
-  for (const addrinfo *at = found.get(); at; at = at->ai_next)
-    all.push_back({numericHost(at->ai_addr, at->ai_addrlen), isLoopback(*at)});
+  for (const addrinfo *at = found.get(); at; at = at->ai_next) {
+    std::string text = inNumbers(at->ai_addr, at->ai_addrlen).first;
+    // A file of hosts may name one twice.
+    if (std::none_of(all.begin(), all.end(), [&](const ResolvedAddress &other) {
+          return other.text == text;
+        }))
+      all.push_back({text, isLoopback(text)});
+  }
   return all;
 }
 
@@ -83,15 +83,28 @@ std::string addressList(const std::vector<ResolvedAddress> &addresses) {
 }
 
 static std::string place(const std::string &address, uint16_t port) {
-  if (address.find(':') != std::string::npos)
-    return "[" + address + "]:" + std::to_string(port);
-  return address + ":" + std::to_string(port);
+  bool isIPv6 = address.find(':') != std::string::npos;
+  return (isIPv6 ? "[" + address + "]" : address) + ":" + std::to_string(port);
+}
+
+/// A socket that sends small messages without waiting for more, or -1.
+static int openSocket(const addrinfo &at) {
+  int fd = ::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                    at.ai_protocol);
+  int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+static void closeKeepingErrno(int fd) {
+  int saved = errno;
+  ::close(fd);
+  errno = saved;
 }
 
 /// A socket that listens at an address, or -1 and errno.
 static int listenSocket(const addrinfo &at) {
-  int fd = ::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    at.ai_protocol);
+  int fd = openSocket(at);
   if (fd < 0)
     return -1;
   int on = 1, off = 0;
@@ -100,35 +113,24 @@ static int listenSocket(const addrinfo &at) {
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (::bind(fd, at.ai_addr, at.ai_addrlen) == 0 && ::listen(fd, 1024) == 0)
     return fd;
-  int saved = errno;
-  ::close(fd);
-  errno = saved;
+  closeKeepingErrno(fd);
   return -1;
 }
 
-/// Gives an address the port that another one got.
-static void setPort(const addrinfo &at, uint16_t port) {
-  if (at.ai_family == AF_INET6)
-    reinterpret_cast<sockaddr_in6 *>(at.ai_addr)->sin6_port = htons(port);
-  else
-    reinterpret_cast<sockaddr_in *>(at.ai_addr)->sin_port = htons(port);
-}
-
-/// Adds a listener for each address of this machine. What fails with another
-/// error than that an address is none of this machine's is an error.
-static Status listenAtEach(const Addresses &found, uint16_t port,
-                           const std::string &name,
+/// Adds a listener for each address that this machine has. What fails for
+/// another reason is an error.
+static Status listenAtEach(const std::vector<ResolvedAddress> &addresses,
+                           uint16_t port, const std::string &name,
                            std::vector<int> &listeners) {
-  std::set<std::string> served;
-  for (const addrinfo *at = found.get(); at; at = at->ai_next) {
-    if (isEveryInterface(*at))
+  for (const ResolvedAddress &address : addresses) {
+    if (isEveryInterface(address.text))
       return Error{
           "cannot serve the store at " + name +
           ": that is every interface of this machine, not one address"};
-    // A file of hosts may name one twice.
-    if (!served.insert(numericHost(at->ai_addr, at->ai_addrlen)).second)
-      continue;
-    setPort(*at, listeners.empty() ? port : boundPortOf(listeners.front()));
+    NSA_ASSIGN_OR_RETURN(
+        Addresses at,
+        lookUp(address.text,
+               listeners.empty() ? port : boundPortOf(listeners.front())));
     int fd = listenSocket(*at);
     if (fd >= 0)
       listeners.push_back(fd);
@@ -142,39 +144,33 @@ static Status listenAtEach(const Addresses &found, uint16_t port,
 }
 
 Result<std::vector<int>> listenAt(const std::string &address, uint16_t port) {
-  NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, port));
+  NSA_ASSIGN_OR_RETURN(std::vector<ResolvedAddress> addresses,
+                       resolve(address));
   std::string name = place(address, port);
-  if (Result<std::vector<ResolvedAddress>> resolved = resolve(address))
-    if (std::string list = addressList(*resolved); list != address)
-      name += " (" + list + ")";
+  if (std::string list = addressList(addresses); list != address)
+    name += " (" + list + ")";
   std::vector<int> listeners;
-  if (Status status = listenAtEach(found, port, name, listeners); !status) {
-    for (int fd : listeners)
-      ::close(fd);
-    return Error{status.message()};
-  }
-  return listeners;
+  Status status = listenAtEach(addresses, port, name, listeners);
+  if (status)
+    return listeners;
+  for (int fd : listeners)
+    ::close(fd);
+  return status.takeError();
 }
 
-static sockaddr_storage nameOf(int fd) {
+static std::pair<std::string, std::string> nameOf(int fd) {
   sockaddr_storage name = {};
   socklen_t length = sizeof name;
-  ::getsockname(fd, reinterpret_cast<sockaddr *>(&name), &length);
-  return name;
+  auto *address = reinterpret_cast<sockaddr *>(&name);
+  ::getsockname(fd, address, &length);
+  return inNumbers(address, length);
 }
 
 uint16_t boundPortOf(int fd) {
-  sockaddr_storage name = nameOf(fd);
-  in_port_t port = name.ss_family == AF_INET6
-                       ? reinterpret_cast<sockaddr_in6 &>(name).sin6_port
-                       : reinterpret_cast<sockaddr_in &>(name).sin_port;
-  return ntohs(port);
+  return uint16_t(std::strtol(nameOf(fd).second.c_str(), nullptr, 10));
 }
 
-std::string localAddressOf(int fd) {
-  sockaddr_storage name = nameOf(fd);
-  return numericHost(reinterpret_cast<sockaddr *>(&name), sizeof name);
-}
+std::string localAddressOf(int fd) { return nameOf(fd).first; }
 
 /// Connects to one address until a time, or fails with errno.
 static bool connectUntil(int fd, const addrinfo &at,
@@ -204,9 +200,7 @@ Result<int> connectTo(const std::string &address, uint16_t port,
   while (true) {
     NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, port));
     for (const addrinfo *at = found.get(); at; at = at->ai_next) {
-      int fd = ::socket(at->ai_family,
-                        at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                        at->ai_protocol);
+      int fd = openSocket(*at);
       if (fd < 0)
         continue;
       // A machine that does not answer leaves time for its other addresses.
@@ -216,19 +210,12 @@ Result<int> connectTo(const std::string &address, uint16_t port,
         ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
         return fd;
       }
-      int saved = errno;
-      ::close(fd);
-      errno = saved;
+      closeKeepingErrno(fd);
     }
     if (std::chrono::steady_clock::now() >= end)
       return socketError("cannot reach the store at " + place(address, port));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-}
-
-void sendAtOnce(int fd) {
-  int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 Result<uint16_t> findFreePort() {

@@ -44,9 +44,6 @@ std::string localAddressOf(int fd);
 Result<int> connectTo(const std::string &address, uint16_t port,
                       std::chrono::milliseconds timeout);
 
-/// Sends small messages without waiting for more.
-void sendAtOnce(int fd);
-
 /// A port of this machine that was free a moment ago.
 Result<uint16_t> findFreePort();
 

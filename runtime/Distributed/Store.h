@@ -1,13 +1,14 @@
 //===- Store.h - where the ranks of a run meet ------------------*- C++ -*-===//
 //
 // Rank 0 serves one TCP store at MASTER_ADDR:MASTER_PORT. The other ranks, and
-// rank 0 itself, are its clients: they leave keys for each other (addresses of
-// a communication library), exchange small messages, and say which reduction
-// they begin, so that a rank that does not come can be named. When a connection
-// ends without a word, all others are told at once. Every client says once a
-// second that it lives, so that a rank that is frozen can be named.
+// rank 0 itself, are its clients. What one of them says (a key, a part of an
+// exchange, that it leaves or stops the run) the store tells all, in one order,
+// and later ones from the beginning; so every client has the same table, waits
+// for what it shows, and nobody asks the store anything. The store adds whose
+// connection has ended without a word, and whom it has not heard for a while:
+// clients say twice a second that they live, and so does the store.
 //
-// A client registers once it has proved that it knows the token of the run (see
+// A client registers with a proof that it knows the token of the run (see
 // Token.h). Before that a connection may hold a few bytes for a few seconds, a
 // bounded number of connections does, and nothing that they send changes what
 // the ranks see. Those that have registered are trusted.
@@ -17,13 +18,13 @@
 #ifndef NSA_RUNTIME_DISTRIBUTED_STORE_H
 #define NSA_RUNTIME_DISTRIBUTED_STORE_H
 
-#include "nsa/Support/Result.h"
-#include "runtime/Distributed/Wire.h"
+#include "nsa/Runtime/Communicator.h"
+#include "runtime/Distributed/RankTable.h"
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -53,8 +54,7 @@ public:
   start(const std::string &address, uint16_t port, int size,
         const RunIdentity &identity = {});
 
-  /// Waits for the clients to leave, up to 1.5 seconds, and tells those that
-  /// remain why nothing more can come of the run.
+  /// Waits for the clients to leave, up to 1.5 seconds.
   ~StoreServer();
 
   uint16_t port() const;
@@ -65,33 +65,34 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
-/// Why something failed at the store: because a rank was lost or did not come
-/// in time, by a mistake that another start would repeat, or because a rank has
-/// stopped the run.
-enum class StoreFailure { Loss, Mistake, Stop };
-
-/// One rank's connection to the store. Threads may share it; one waits for an
-/// answer at a time.
-class StoreClient {
+/// One rank's connection to the store. Threads may share it; one is in an
+/// exchange at a time.
+class StoreClient final : public ProcessGroup {
 public:
-  /// Connects, for as long as `timeout`: the server may start later. Fails
-  /// where the store has another token or is of another run, where another rank
-  /// has this number, or the ranks do not agree on how many there are;
-  /// `failure` says which kind that is.
+  /// Connects, for as long as `timeout`, which is also how long ranks may keep
+  /// each other waiting: the server may start later. Fails where the store has
+  /// another token or is of another run, where another rank has this number, or
+  /// the ranks do not agree on how many there are; `failure` says which kind
+  /// that is.
   static Result<std::unique_ptr<StoreClient>>
   connect(const std::string &address, uint16_t port, int rank, int size,
           Milliseconds timeout, StoreFailure *failure = nullptr,
           const RunIdentity &identity = {});
 
-  ~StoreClient();
+  ~StoreClient() override;
 
-  int rank() const { return ownRank; }
-  int size() const { return numRanks; }
-
-  /// Leaves a value, and waits for one that some rank leaves. An error names
-  /// the ranks that were lost or are silent.
-  Status set(const std::string &key, const std::string &value);
-  Result<std::string> get(const std::string &key, Milliseconds timeout);
+  int rank() const override { return ownRank; }
+  int size() const override { return numRanks; }
+  Milliseconds timeout() const override { return allowed; }
+  Status set(const std::string &key, const std::string &value) override;
+  /// An error names the ranks that were lost or are silent.
+  Result<std::string> get(const std::string &key) override;
+  void progress(uint64_t number, uint64_t bytes) override;
+  /// Also why a rank has stopped the run.
+  std::string peerFailure() override;
+  std::string rankStatus() override;
+  void abortRun() override { isAborted = true; }
+  bool hasAborted() const override { return isAborted; }
 
   /// Waits until every rank has called it, and returns what they gave, by rank.
   /// `name` says where in the run that is; it must be the same for all. An
@@ -108,20 +109,8 @@ public:
   /// are told why. The first reason counts.
   void stop(const std::string &reason);
 
-  /// Why the run was stopped, as far as this client was told; empty if it was
-  /// not.
+  /// Why the run was stopped; empty if it was not.
   std::string stopReason();
-
-  /// Tells the store that this rank begins a reduction.
-  void progress(uint64_t number, uint64_t bytes);
-
-  /// The ranks that were lost or left, or why one stopped the run; empty if all
-  /// are there. Fails where the store does not answer in time.
-  Result<std::string> loss(Milliseconds timeout);
-
-  /// Where every rank is: "rank 1 began reduction 17 (4096 bytes), ...", or why
-  /// that is not known.
-  std::string rankStatus();
 
   /// What kind the last failure was.
   StoreFailure lastFailure() const { return failure; }
@@ -134,34 +123,41 @@ public:
   void leave(const std::string &reason = "");
 
 private:
-  StoreClient(int fd, int rank, int size)
-      : fd(fd), ownRank(rank), numRanks(size) {}
-  Status introduce(const std::string &address, uint16_t port,
-                   const RunIdentity &identity, Milliseconds timeout);
-  Status authenticate(const std::string &at, const std::string &token,
-                      Milliseconds timeout);
-  void close();
-  Status send(const std::string &message);
-  Status sendLocked(const std::string &message);
-  void sendHeartbeats();
-  void stopHeart();
-  Result<std::string> ask(const std::string &message, Milliseconds timeout);
-  Status receive(std::string &body, Milliseconds timeout);
+  StoreClient(int fd, int rank, int size, Milliseconds allowed)
+      : fd(fd), ownRank(rank), numRanks(size), allowed(allowed), table(size) {}
+  Status introduce(const std::string &at, const RunIdentity &identity,
+                   Milliseconds timeout, StoreFailure &kind);
+  Result<wire::Message> receiveFirst(const std::string &at,
+                                     Milliseconds timeout, StoreFailure &kind);
+  Result<size_t> receive(Milliseconds timeout);
+  Status send(const wire::Message &message);
+  void follow();
+  void end(int how);
+  /// Whether the store has said nothing for half a second, or more.
+  bool isSilent() const { return looksSinceHeard > 1; }
+  Status waitFor(const std::function<bool()> &isDone, const std::string &place,
+                 Milliseconds timeout, Milliseconds most = Milliseconds(0),
+                 bool mayFollowStop = false);
+  std::string describeTimeout(const std::string &place,
+                              std::chrono::steady_clock::duration waited) const;
 
-  /// Of the one question that waits for an answer, and of what is sent.
-  std::mutex mutex, sending;
-  int fd;
-  int ownRank;
-  int numRanks;
-  wire::ByteQueue received;
-  /// The longest message that is taken from the store.
-  uint32_t limit = wire::maxHelloBytes;
-  std::string stopText;
+  const int fd;
+  const int ownRank, numRanks;
+  const Milliseconds allowed;
+  std::mutex sending;
+  /// What has come of the next message.
+  std::string received;
+  /// How often this client has looked since the store was heard.
+  std::atomic<int> looksSinceHeard{0};
   std::atomic<StoreFailure> failure{StoreFailure::Loss};
-  /// Tells the store about once a second that this rank lives.
-  std::thread heart;
-  std::condition_variable heartStops;
-  bool isOver = false;
+  std::atomic<bool> isAborted{false};
+  /// Of the table.
+  std::mutex mutex;
+  std::condition_variable changed;
+  RankTable table;
+  bool hasLeft = false;
+  /// Follows what the store tells, and tells it that this rank lives.
+  std::thread thread;
 };
 
 } // namespace nsa

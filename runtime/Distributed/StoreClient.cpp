@@ -1,10 +1,10 @@
 //===- StoreClient.cpp - one rank's connection to the store ---------------===//
 
 #include "lib/Support/Random.h"
+#include "runtime/Distributed/SignalBlockedThread.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Store.h"
 #include "runtime/Distributed/Token.h"
-#include "runtime/Distributed/Wire.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,11 +17,12 @@ namespace nsa {
 using wire::Kind;
 using Clock = std::chrono::steady_clock;
 
-/// How much longer than the store a client waits for an answer that the store
-/// gives in time unless it is frozen or lost.
+/// How much longer a client waits where the store is silent, which may tell
+/// what it waits for a little later.
 static constexpr Milliseconds grace{2000};
 
-static constexpr Milliseconds beatEvery{1000};
+/// How often a client says that it lives, and looks whether the store does.
+static constexpr Milliseconds lookEvery{500};
 
 /// When the store has ended a connection that had not registered.
 static constexpr Milliseconds retryAfter{50};
@@ -47,128 +48,104 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
   while (true) {
     kind = StoreFailure::Loss;
     NSA_ASSIGN_OR_RETURN(int fd, connectTo(address, port, left()));
-    sendAtOnce(fd);
-    std::unique_ptr<StoreClient> client(new StoreClient(fd, rank, size));
-    Status status = client->introduce(address, port, identity, left());
+    std::unique_ptr<StoreClient> client(
+        new StoreClient(fd, rank, size, timeout));
+    Status status = client->introduce(address + ":" + std::to_string(port),
+                                      identity, left(), kind);
     if (status) {
-      client->heart =
-          std::thread([&store = *client] { store.sendHeartbeats(); });
+      client->thread =
+          startSignalBlockedThread([store = client.get()] { store->follow(); });
       return client;
     }
-    kind = client->failure;
     // Where many connect at once, the store ends connections that have not
     // registered yet.
-    if (client->fd >= 0 || left() == Milliseconds(0))
-      return Error{status.message()};
+    if (kind != StoreFailure::Loss || left() == Milliseconds(0))
+      return status.takeError();
     std::this_thread::sleep_for(retryAfter);
   }
 }
 
 /// Proves that this rank knows the token, asks the store for the same, and
-/// registers. The connection has ended where trying again makes sense.
-Status StoreClient::introduce(const std::string &address, uint16_t port,
-                              const RunIdentity &identity,
-                              Milliseconds timeout) {
-  std::string at = address + ":" + std::to_string(port);
-  NSA_RETURN_IF_ERROR(authenticate(at, identity.token, timeout));
-  limit = wire::maxBytes;
-  Result<std::string> answer = ask(wire::Writer(Kind::Hello)
-                                       .number(uint64_t(ownRank))
-                                       .number(uint64_t(numRanks))
-                                       .text(identity.run)
-                                       .finish(),
-                                   timeout);
-  return answer ? Status() : answer.takeError();
-}
-
-Status StoreClient::authenticate(const std::string &at,
-                                 const std::string &token,
-                                 Milliseconds timeout) {
-  failure = StoreFailure::Loss;
-  std::string body;
-  if (Status status = receive(body, timeout + grace); !status) {
-    close();
-    return status;
-  }
-  failure = StoreFailure::Mistake;
-  wire::Reader challenge(body);
-  uint64_t protocol = challenge.number();
-  bool hasToken = challenge.number() != 0;
-  std::string nonce = challenge.text();
-  if (challenge.kind() != Kind::Challenge || !challenge.good() ||
-      protocol != wire::protocol || nonce.size() != nonceBytes)
-    return Error{"what listens at " + at +
-                 " is no store, or speaks another version of its protocol"};
-  if (hasToken == token.empty())
-    return Error{hasToken ? std::string(tokenVariable) +
-                                " is set for rank 0, which serves the store "
-                                "at " +
-                                at + ", but not for this rank"
-                          : std::string(tokenVariable) +
-                                " is set for this rank, but not for rank 0, "
-                                "which serves the store at " +
-                                at};
+/// registers.
+Status StoreClient::introduce(const std::string &at,
+                              const RunIdentity &identity, Milliseconds timeout,
+                              StoreFailure &kind) {
+  NSA_ASSIGN_OR_RETURN(wire::Message challenge,
+                       receiveFirst(at, timeout, kind));
+  kind = StoreFailure::Mistake;
+  if (bool hasToken = challenge.number != 0; hasToken == identity.token.empty())
+    return Error{std::string(tokenVariable) + " is set for " +
+                 (hasToken ? "rank 0, which serves the store at " + at +
+                                 ", but not for this rank"
+                           : "this rank, but not for rank 0, which serves the "
+                             "store at " +
+                                 at)};
   NSA_ASSIGN_OR_RETURN(std::string own, randomBytes(nonceBytes));
-  Result<std::string> answer =
-      ask(wire::Writer(Kind::Proof)
-              .text(own)
-              .text(proveToken(token, Prover::Rank, nonce, own))
-              .finish(),
-          timeout);
-  std::string expected = proveToken(token, Prover::Store, nonce, own);
-  if (answer && equalInConstantTime(wire::Reader(*answer).text(), expected))
-    return {};
-  if (!answer && fd < 0)
-    return answer.takeError();
-  failure = StoreFailure::Mistake;
-  return Error{std::string(tokenVariable) +
-               " of this rank is not that of rank 0, which serves the store "
-               "at " +
-               at};
+  // What the store has said counts, also if it takes nothing more.
+  (void)send(
+      {Kind::Hello, uint64_t(ownRank), uint64_t(numRanks), 0, identity.run,
+       own + proveToken(identity.token, Prover::Rank, challenge.text, own)});
+  NSA_ASSIGN_OR_RETURN(wire::Message answer, receiveFirst(at, timeout, kind));
+  kind = StoreFailure::Mistake;
+  if (!equalInConstantTime(
+          answer.text,
+          proveToken(identity.token, Prover::Store, challenge.text, own)))
+    return Error{std::string(tokenVariable) +
+                 " of this rank is not that of rank 0, which serves the store "
+                 "at " +
+                 at};
+  return answer.kind == Kind::Welcome ? Status() : Error{answer.name};
 }
 
-void StoreClient::close() {
-  std::lock_guard<std::mutex> lock(sending);
-  ::close(fd);
-  fd = -1;
-}
-
-StoreClient::~StoreClient() {
-  stopHeart();
-  if (fd >= 0)
-    ::close(fd);
-}
-
-void StoreClient::sendHeartbeats() {
-  std::string message = wire::Writer(Kind::Heartbeat).finish();
-  std::unique_lock<std::mutex> lock(sending);
-  while (!heartStops.wait_for(lock, beatEvery, [&] { return isOver; }))
-    if (!sendLocked(message))
-      return;
-}
-
-void StoreClient::stopHeart() {
-  {
-    std::lock_guard<std::mutex> lock(sending);
-    isOver = true;
+/// The next message of a connection that has not registered.
+Result<wire::Message> StoreClient::receiveFirst(const std::string &at,
+                                                Milliseconds timeout,
+                                                StoreFailure &kind) {
+  kind = StoreFailure::Loss;
+  bool isForeign = false;
+  for (auto end = Clock::now() + timeout + grace;;) {
+    std::string_view rest = received;
+    std::optional<wire::Message> message =
+        wire::decode(rest, wire::maxHelloBytes, isForeign);
+    if (message) {
+      received = rest;
+      return std::move(*message);
+    }
+    if (isForeign) {
+      kind = StoreFailure::Mistake;
+      return Error{"what listens at " + at +
+                   " is no store, or speaks another version of its protocol"};
+    }
+    NSA_ASSIGN_OR_RETURN(
+        size_t count,
+        receive(std::chrono::duration_cast<Milliseconds>(end - Clock::now())));
+    if (count == 0)
+      return lost("does not answer");
   }
-  heartStops.notify_all();
-  if (heart.joinable())
-    heart.join();
 }
 
-Status StoreClient::send(const std::string &message) {
+/// Waits for bytes of the store, and returns how many came.
+Result<size_t> StoreClient::receive(Milliseconds timeout) {
+  pollfd polled = {fd, POLLIN, 0};
+  int ready = ::poll(&polled, 1, int(std::max<int64_t>(timeout.count(), 0)));
+  if (ready == 0)
+    return size_t(0);
+  char buffer[1 << 16];
+  ssize_t count = ready < 0 ? ready : ::recv(fd, buffer, sizeof buffer, 0);
+  if (count < 0 && errno == EINTR)
+    return receive(timeout);
+  if (count <= 0)
+    return lost("was lost");
+  received.append(buffer, size_t(count));
+  return size_t(count);
+}
+
+Status StoreClient::send(const wire::Message &message) {
+  std::string bytes = wire::encode(message);
   std::lock_guard<std::mutex> lock(sending);
-  return sendLocked(message);
-}
-
-Status StoreClient::sendLocked(const std::string &message) {
-  if (fd < 0)
-    return Error{"the connection to the store has ended"};
-  size_t sent = 0;
-  while (sent < message.size()) {
+  for (size_t sent = 0; sent < bytes.size();) {
     ssize_t count =
-        ::send(fd, message.data() + sent, message.size() - sent, MSG_NOSIGNAL);
+        ::send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR)
       continue;
     if (count <= 0)
@@ -178,149 +155,161 @@ Status StoreClient::sendLocked(const std::string &message) {
   return {};
 }
 
-/// The next message of the store, without its length.
-Status StoreClient::receive(std::string &body, Milliseconds timeout) {
-  auto end = Clock::now() + timeout;
-  bool tooLong = false;
-  while (true) {
-    if (std::optional<std::string> whole =
-            wire::takeMessage(received, limit, tooLong)) {
-      body = std::move(*whole);
-      return {};
+/// What the thread does, until the connection ends.
+void StoreClient::follow() {
+  Clock::time_point nextLook = Clock::now() + lookEvery;
+  for (bool isOpen = true; isOpen;) {
+    Result<size_t> count = receive(
+        std::chrono::duration_cast<Milliseconds>(nextLook - Clock::now()));
+    if (count && *count)
+      looksSinceHeard = 0;
+    if (Clock::now() >= nextLook) {
+      nextLook = Clock::now() + lookEvery;
+      ++looksSinceHeard;
+      (void)send({Kind::Alive});
     }
-    if (tooLong)
-      return lost("sent a message that is too long");
-    auto left =
-        std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
-    pollfd polled = {fd, POLLIN, 0};
-    int ready = ::poll(&polled, 1, int(std::max<int64_t>(left, 0)));
-    if (ready < 0 && errno == EINTR)
-      continue;
-    if (ready == 0)
-      return lost("does not answer");
-    char buffer[1 << 16];
-    ssize_t count = ::recv(fd, buffer, sizeof buffer, 0);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0)
-      return lost("was lost");
-    received.append({buffer, size_t(count)});
+    bool isForeign = false;
+    std::string_view rest = received;
+    std::lock_guard<std::mutex> lock(mutex);
+    while (std::optional<wire::Message> message =
+               wire::decode(rest, wire::maxBytes, isForeign))
+      table.apply(*message);
+    received.erase(0, received.size() - rest.size());
+    if (isForeign)
+      count = lost("sent a message that is too long");
+    if (!count && table.ending(/*mayFollowStop=*/true).text.empty())
+      table.leave(count.message());
+    isOpen = count && !(hasLeft && isSilent());
+    changed.notify_all();
   }
 }
 
-/// Sends a message and waits for its answer.
-Result<std::string> StoreClient::ask(const std::string &message,
-                                     Milliseconds timeout) {
-  std::lock_guard<std::mutex> lock(mutex);
-  failure = StoreFailure::Loss;
-  // What the store said before it ended counts, also if it takes nothing more.
-  if (!send(message))
-    timeout = -grace;
-  std::string body;
-  do {
-    if (Status status = receive(body, timeout + grace); !status) {
-      // A late answer would be taken for that to another question.
-      close();
-      return Error{status.message()};
+/// Ends the connection, or what this side sends, and waits for the thread.
+void StoreClient::end(int how) {
+  ::shutdown(fd, how);
+  if (thread.joinable())
+    thread.join();
+}
+
+StoreClient::~StoreClient() {
+  end(SHUT_RDWR);
+  ::close(fd);
+}
+
+/// Waits until something is done. An error says why it is not, and `failure` of
+/// what kind that is. `place` says where in the run, if that is an exchange.
+Status StoreClient::waitFor(const std::function<bool()> &isDone,
+                            const std::string &place, Milliseconds timeout,
+                            Milliseconds most, bool mayFollowStop) {
+  std::unique_lock<std::mutex> lock(mutex);
+  Clock::time_point begin = Clock::now(), deadline = begin + timeout;
+  while (!isDone()) {
+    Ending why = table.ending(mayFollowStop);
+    Clock::time_point now = Clock::now();
+    if (why.text.empty() && now >= deadline) {
+      bool mayGoOn = now < begin + most && table.areAllAlive();
+      if (isSilent())
+        why.text =
+            now < deadline + grace ? "" : lost("does not answer").message;
+      else if (mayGoOn)
+        deadline = now + timeout;
+      else
+        why.text = describeTimeout(place, now - begin);
     }
-  } while (wire::Reader(body).kind() == Kind::Wait);
-  wire::Reader answer(body);
-  if (answer.kind() == Kind::Done)
-    return body;
-  std::string text = answer.text();
-  failure = StoreFailure(answer.number());
-  if (failure == StoreFailure::Stop)
-    stopText = text;
-  return Error{text};
+    if (!why.text.empty()) {
+      failure = why.kind;
+      return Error{why.text};
+    }
+    changed.wait_until(lock, std::max(deadline, now + Milliseconds(50)));
+  }
+  return {};
+}
+
+std::string StoreClient::describeTimeout(const std::string &place,
+                                         Clock::duration waited) const {
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited);
+  std::string after = "after " + std::to_string(seconds.count()) + " s: ";
+  return place.empty() ? "time-out " + after + table.status()
+                       : "time-out at '" + place + "' " + after +
+                             table.missingFrom(place);
 }
 
 Status StoreClient::set(const std::string &key, const std::string &value) {
-  return send(wire::Writer(Kind::Set).text(key).text(value).finish());
+  return send({Kind::Set, 0, 0, 0, key, value});
 }
 
-Result<std::string> StoreClient::get(const std::string &key,
-                                     Milliseconds timeout) {
-  Result<std::string> body = ask(wire::Writer(Kind::Get)
-                                     .text(key)
-                                     .number(uint64_t(timeout.count()))
-                                     .finish(),
-                                 timeout);
-  if (!body)
-    return Error{"waiting for '" + key + "': " + body.message()};
-  return wire::Reader(*body).text();
+Result<std::string> StoreClient::get(const std::string &key) {
+  std::optional<std::string> value;
+  Status status = waitFor([&] { return (value = table.find(key)).has_value(); },
+                          "", allowed);
+  if (!status)
+    return Error{"waiting for '" + key + "': " + status.message()};
+  return std::move(*value);
 }
 
 Result<std::vector<std::string>>
 StoreClient::exchange(const std::string &name, const std::string &payload,
                       Milliseconds timeout, Milliseconds most,
                       bool mayFollowStop) {
-  Result<std::string> body = ask(wire::Writer(Kind::Exchange)
-                                     .text(name)
-                                     .number(uint64_t(timeout.count()))
-                                     .number(uint64_t(most.count()))
-                                     .number(mayFollowStop)
-                                     .text(payload)
-                                     .finish(),
-                                 timeout);
-  if (!body) {
-    std::string place = "at '" + name + "': ";
-    bool hasPlace = body.message().compare(0, place.size(), place) == 0;
-    return Error{(hasPlace ? "" : place) + body.message()};
+  // What becomes of it is waited for also where it cannot be sent.
+  (void)send({Kind::Exchange, 0, mayFollowStop, 0, name, payload});
+  std::optional<Result<std::vector<std::string>>> all;
+  Status status =
+      waitFor([&] { return (all = table.takeExchanged()).has_value(); }, name,
+              timeout, most, mayFollowStop);
+  if (status && *all)
+    return std::move(*all);
+  if (status) {
+    failure = StoreFailure::Mistake;
+    status = all->takeError();
   }
-  wire::Reader answer(*body);
-  std::vector<std::string> all;
-  all.reserve(size_t(numRanks));
-  for (int rank = 0; rank < numRanks; ++rank)
-    all.push_back(answer.text());
-  return all;
+  // Another rank may have left for the same reason at the same place.
+  std::string where = "at '" + name + "': ";
+  bool hasPlace = status.message().compare(0, where.size(), where) == 0;
+  return Error{(hasPlace ? "" : where) + status.message()};
 }
 
 void StoreClient::progress(uint64_t number, uint64_t bytes) {
-  (void)send(
-      wire::Writer(Kind::Progress).number(number).number(bytes).finish());
-}
-
-Result<std::string> StoreClient::loss(Milliseconds timeout) {
-  Result<std::string> body = ask(wire::Writer(Kind::Loss).finish(), timeout);
-  if (!body)
-    return body;
-  wire::Reader answer(*body);
-  std::string text = answer.text();
-  if (StoreFailure(answer.number()) == StoreFailure::Stop) {
-    std::lock_guard<std::mutex> lock(mutex);
-    stopText = text;
-  }
-  return text;
+  (void)send({Kind::Progress, 0, number, bytes, "", ""});
 }
 
 void StoreClient::stop(const std::string &reason) {
-  (void)send(wire::Writer(Kind::Stop).text(reason).finish());
-  std::lock_guard<std::mutex> lock(mutex);
-  if (stopText.empty())
-    stopText = reason;
+  (void)send({Kind::Stop, 0, 0, 0, "", reason});
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait_for(lock, grace, [&] { return !table.ending().text.empty(); });
+  table.stop(reason);
 }
 
 std::string StoreClient::stopReason() {
   std::lock_guard<std::mutex> lock(mutex);
-  return stopText;
+  return table.stopReason();
+}
+
+std::string StoreClient::peerFailure() {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::string text = table.ending().text;
+  bool isFrozen = looksSinceHeard.load() * lookEvery > allowed + grace;
+  return text.empty() && isFrozen ? lost("does not answer").message : text;
 }
 
 std::string StoreClient::rankStatus() {
-  Result<std::string> body =
-      ask(wire::Writer(Kind::Where).finish(), Milliseconds(0));
-  return body ? wire::Reader(*body).text() : body.message();
+  std::lock_guard<std::mutex> lock(mutex);
+  bool isLost = !table.ending().text.empty();
+  return isSilent() && !isLost ? lost("does not answer").message
+                               : table.status();
 }
 
 std::string StoreClient::localAddress() const { return localAddressOf(fd); }
 
 void StoreClient::leave(const std::string &reason) {
-  stopHeart();
-  std::lock_guard<std::mutex> lock(mutex), both(sending);
-  if (fd < 0)
-    return;
-  (void)sendLocked(wire::Writer(Kind::Leave).text(reason).finish());
-  ::close(fd);
-  fd = -1;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (std::exchange(hasLeft, true))
+      return;
+  }
+  (void)send({Kind::Leave, 0, 0, 0, "", reason});
+  // The store ends the other direction once it has read that.
+  end(SHUT_WR);
 }
 
 } // namespace nsa

@@ -60,16 +60,14 @@ def protocol():
     return int(re.search(r"constexpr uint64_t protocol = (0x[0-9a-f]+);", text)[1], 16)
 
 
-CHALLENGE, PROOF, HELLO = range(3)
+CHALLENGE, HELLO = range(2)
 NONCE_BYTES = 32
+HEAD = struct.Struct("<6Q")
 
 
-def message(kind, *fields):
-    """As in Wire.h: numbers, and texts behind their lengths."""
-    body = bytes([kind])
-    for field in fields:
-        body += struct.pack("<Q", field) if isinstance(field, int) else struct.pack("<Q", len(field)) + field
-    return struct.pack("<I", len(body)) + body
+def message(kind, rank=0, number=0, name=b"", text=b""):
+    """As in Wire.h."""
+    return HEAD.pack(protocol() | kind, rank, number, 0, len(name), len(text)) + name + text
 
 
 def receive(stranger, size):
@@ -84,37 +82,35 @@ def receive(stranger, size):
 
 def challenge(stranger):
     """The nonce with which the store begins."""
-    body = receive(stranger, struct.unpack("<I", receive(stranger, 4))[0])
-    kind, spoken, _, length = struct.unpack_from("<BQQQ", body)
-    nonce = body[25:]
-    if (kind, spoken, length) != (CHALLENGE, protocol(), NONCE_BYTES) or len(nonce) != length:
-        raise Wrong(f"the store begins with {body!r}, expected a challenge as in Wire.h")
-    return nonce
+    head = HEAD.unpack(receive(stranger, HEAD.size))
+    if head != (protocol() | CHALLENGE, 0, 1, 0, 0, NONCE_BYTES):
+        raise Wrong(f"the store begins with {head}, expected a challenge as in Wire.h")
+    return receive(stranger, NONCE_BYTES)
 
 
 def contents(rng, theirs):
     """What strangers say to the nonce of the store: (name, bytes)."""
     own = rng.randbytes(NONCE_BYTES)
     prove = lambda token, of=b"rank": hmac.digest(token, b"nsa " + of + b": " + theirs + own, "sha256")
-    proof = lambda token: message(PROOF, own, prove(token))
     token = rng.randbytes(16).hex().encode()
     rank, size = rng.choice([0, 1, 2, 99, (1 << 64) - 1]), rng.choice([0, 1, 2, 3, 1 << 40])
-    hello = message(HELLO, rank, size, b"")
+    hello = lambda proof: message(HELLO, rank, size, b"", own + proof)
+    head = lambda name, text: HEAD.pack(protocol() | HELLO, rank, size, 0, name, text)
     kind = rng.randrange(14)
     return [
         ("garbage", rng.randbytes(rng.randrange(1, 6000))),
-        ("a huge length", struct.pack("<I", rng.choice([0xFFFFFFFF, 0x7FFFFFFF, 64 << 20])) + rng.randbytes(50)),
+        ("a huge length", head(rng.choice([(1 << 64) - 1, 1 << 63, 64 << 20]), 64) + rng.randbytes(50)),
         ("zeros", bytes(rng.randrange(1, 10000))),
         ("nothing", b""),
-        ("a proof of another token", proof(token)),
-        ("a proof of no token", proof(b"")),
-        ("a proof of the store", message(PROOF, own, prove(b"", b"store"))),
-        ("the store's nonce in return", message(PROOF, theirs, theirs)),
-        ("a proof and a registration", proof(token) + hello),
-        ("a registration without a proof", hello),
-        ("another message", message(rng.randrange(3, 15), rng.randbytes(20), 7, rng.randbytes(9))),
-        ("a text beyond its message", message(PROOF, 1 << 62) + bytes(64)),
-        ("half a proof", proof(token)[: rng.randrange(1, 80)]),
+        ("a registration with another token", hello(prove(token))),
+        ("a registration with no token", hello(prove(b""))),
+        ("a proof of the store", hello(prove(b"", b"store"))),
+        ("the store's nonce in return", message(HELLO, rank, size, b"", theirs + theirs)),
+        ("two registrations", hello(prove(token)) + hello(prove(token))),
+        ("a registration without a proof", message(HELLO, rank, size)),
+        ("another message", message(rng.randrange(2, 13), 7, 7, rng.randbytes(20), rng.randbytes(9))),
+        ("a text beyond its message", head(0, 4096) + bytes(64)),
+        ("half a registration", hello(prove(token))[: rng.randrange(1, 110)]),
         ("an HTTP request", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ][kind]
 

@@ -43,8 +43,7 @@ void loseRank0(bool withStore) {
   });
   std::promise<void> end;
   HostCommunicator communicator(
-      std::make_unique<StuckReducer>(end.get_future().share()), *clients[1],
-      patient);
+      std::make_unique<StuckReducer>(end.get_future().share()), *clients[1]);
   float value = 1;
   uint64_t number =
       communicator.start(CollectiveKind::AllReduce, &value, 1, DataType::F32);

@@ -17,6 +17,7 @@
 #include <utility>
 
 using namespace nsa;
+using wire::encode;
 
 namespace {
 
@@ -34,34 +35,31 @@ public:
   explicit Stranger(uint16_t port)
       : fd(*connectTo("127.0.0.1", port, patient)) {}
   explicit Stranger(int fd) : fd(fd) {}
-  Stranger(Stranger &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
-  Stranger &operator=(Stranger &&other) noexcept {
-    std::swap(fd, other.fd);
-    return *this;
-  }
-  ~Stranger() {
-    if (fd >= 0)
-      ::close(fd);
-  }
+  Stranger(const Stranger &) = delete;
+  Stranger &operator=(const Stranger &) = delete;
+  ~Stranger() { ::close(fd); }
 
   void send(const std::string &bytes) const {
     (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  /// The next message, without its length; empty at the end of the connection.
-  std::string receive() const {
-    std::string length = read(4);
-    if (length.size() < 4)
-      return "";
-    return read(size_t(uint8_t(length[0])) | size_t(uint8_t(length[1])) << 8);
+  /// The next message; nothing at the end of the connection.
+  std::optional<wire::Message> receive() {
+    bool isForeign = false;
+    while (true) {
+      std::string_view rest = received;
+      std::optional<wire::Message> message =
+          wire::decode(rest, wire::maxBytes, isForeign);
+      received = std::string(rest);
+      char buffer[4096];
+      ssize_t count = message ? 0 : ::recv(fd, buffer, sizeof buffer, 0);
+      if (count <= 0)
+        return message;
+      received.append(buffer, size_t(count));
+    }
   }
 
 private:
-  std::string read(size_t count) const {
-    std::string bytes(count, '\0');
-    ssize_t got = ::recv(fd, bytes.data(), count, MSG_WAITALL);
-    bytes.resize(size_t(std::max<ssize_t>(got, 0)));
-    return bytes;
-  }
+  std::string received;
   int fd;
 };
 
@@ -146,10 +144,11 @@ TEST_F(StrangersTest, TokenThatRank0Lacks_IsToldSo) {
 
 /// A listener in the place of rank 0, for one connection. It sends a challenge,
 /// and returns what the rank answers; `client` gets what the rank says then.
-std::string proofFor(const std::string &challenge,
-                     Result<std::unique_ptr<StoreClient>> &client) {
+std::optional<wire::Message>
+proofFor(const std::string &challenge,
+         Result<std::unique_ptr<StoreClient>> &client) {
   int listener = listenAt("127.0.0.1", 0)->front();
-  std::string proof;
+  std::optional<wire::Message> proof;
   inThreads(2, [&](int side) {
     if (side == 0) {
       client = StoreClient::connect("127.0.0.1", boundPortOf(listener), 1, 2,
@@ -161,9 +160,8 @@ std::string proofFor(const std::string &challenge,
     Stranger rank(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     rank.send(challenge);
     proof = rank.receive();
-    rank.send(wire::Writer(wire::Kind::Done)
-                  .text(std::string(proofBytes, '\0'))
-                  .finish());
+    rank.send(encode(
+        {wire::Kind::Welcome, 0, 0, 0, "", std::string(proofBytes, '\0')}));
   });
   ::close(listener);
   return proof;
@@ -173,42 +171,40 @@ std::string proofFor(const std::string &challenge,
 // notices.
 TEST_F(StrangersTest, ListenerWithoutTheToken_IsNoticedAndLearnsNothing) {
   Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
-  std::string proof = proofFor(wire::Writer(wire::Kind::Challenge)
-                                   .number(wire::protocol)
-                                   .number(1)
-                                   .text(std::string(nonceBytes, 'n'))
-                                   .finish(),
-                               client);
+  auto hello = proofFor(encode({wire::Kind::Challenge, 0, 1, 0, "",
+                                std::string(nonceBytes, 'n')}),
+                        client);
   ASSERT_FALSE(client.ok());
+  ASSERT_TRUE(hello);
   EXPECT_EQ(client.message().find("NSA_RENDEZVOUS_TOKEN of this rank is not "),
             0u)
       << client.message();
-  EXPECT_FALSE(contains(proof, known().token));
+  EXPECT_FALSE(contains(encode(*hello), known().token));
 }
 
 TEST_F(StrangersTest, ListenerThatIsNoStore_IsNamed) {
   Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
-  proofFor(std::string("\4\0\0\0SSH-", 8), client);
+  proofFor("SSH-2.0-", client);
   EXPECT_TRUE(failsWith(client, "is no store, or speaks another version"));
 }
 
 TEST_F(StrangersTest, RecordedRegistration_IsRefusedAndStartGoesOn) {
   serve(known());
   Stranger replaying(port());
-  std::string challenge = replaying.receive();
+  auto challenge = replaying.receive();
   Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
   // The proof of a real rank, for the nonce of another connection.
-  std::string other = Stranger(port()).receive();
-  ASSERT_NE(challenge, other);
-  auto framed = [](const std::string &body) {
-    return std::string{char(body.size()), 0, 0, 0} + body;
-  };
-  std::string proof = proofFor(framed(other), client);
-  ASSERT_FALSE(proof.empty());
-  replaying.send(framed(proof));
-  std::string refused = replaying.receive();
-  EXPECT_EQ(wire::Reader(refused).kind(), wire::Kind::Failed);
-  EXPECT_EQ(replaying.receive(), "");
+  auto other = Stranger(port()).receive();
+  ASSERT_TRUE(challenge && other);
+  ASSERT_NE(challenge->text, other->text);
+  auto hello = proofFor(encode(*other), client);
+  ASSERT_TRUE(hello);
+  replaying.send(encode(*hello));
+  auto refused = replaying.receive();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->kind, wire::Kind::Refused);
+  EXPECT_EQ(refused->text, "");
+  EXPECT_FALSE(replaying.receive());
   expectRunGoesOn();
 }
 
@@ -219,32 +215,41 @@ TEST_F(StrangersTest, SecondRegistrationOfARank_IsRefusedAndRunGoesOn) {
   });
 }
 
-// Bytes were once moved and searched again for every message that was taken.
-TEST(ByteQueue, MillionSmallMessages_AreTakenInLinearTime) {
-  auto begin = std::chrono::steady_clock::now();
-  wire::ByteQueue queue;
-  queue.append(std::string(4 << 20, '\0'));
-  size_t taken = 0;
-  bool tooLong = false;
-  while (wire::takeMessage(queue, wire::maxBytes, tooLong))
-    ++taken;
-  EXPECT_EQ(taken, size_t(1) << 20);
-  EXPECT_TRUE(queue.empty());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, soon);
+TEST(Wire, Messages_AreTakenWhole) {
+  wire::Message first{wire::Kind::Exchange, 1, 2, 3, "name", {"\0text", 5}},
+      second{wire::Kind::Alive};
+  const std::string both = encode(first) + encode(second);
+  bool isForeign = false;
+  std::string_view rest;
+  for (size_t length = 0; length < encode(first).size(); ++length) {
+    rest = std::string_view(both).substr(0, length);
+    EXPECT_FALSE(wire::decode(rest, 100, isForeign)) << length;
+    EXPECT_FALSE(isForeign) << length;
+    EXPECT_EQ(rest.size(), length);
+  }
+  rest = both;
+  std::optional<wire::Message> taken = wire::decode(rest, 5, isForeign);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(encode(*taken), encode(first));
+  taken = wire::decode(rest, 5, isForeign);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(encode(*taken), encode(second));
+  EXPECT_TRUE(rest.empty());
 }
 
-TEST(ByteQueue, PiecesOfAnySize_KeepTheirOrder) {
-  wire::ByteQueue queue;
-  std::string in, out;
-  for (size_t i = 0; i < 500; ++i) {
-    std::string piece(i * 7 % 31, char('a' + i % 26));
-    in += piece;
-    queue.append(piece);
-    size_t count = std::min(queue.size(), i * 5 % 23);
-    out += queue.view().substr(0, count);
-    queue.pop(count);
+TEST(Wire, OtherBytesAndLongTexts_AreForeign) {
+  bool isForeign = false;
+  std::string_view http = "GET / HT";
+  EXPECT_FALSE(wire::decode(http, 100, isForeign));
+  EXPECT_TRUE(isForeign);
+  for (auto [name, text] : {std::pair(0, 101), std::pair(101, 0)}) {
+    std::string bytes =
+        encode({wire::Kind::Hello, 0, 0, 0, std::string(size_t(name), 'x'),
+                std::string(size_t(text), 'x')});
+    std::string_view head = std::string_view(bytes).substr(0, 48);
+    EXPECT_FALSE(wire::decode(head, 100, isForeign));
+    EXPECT_TRUE(isForeign);
   }
-  EXPECT_EQ(out + std::string(queue.view()), in);
 }
 
 //===----------------------------------------------------------------------===//
