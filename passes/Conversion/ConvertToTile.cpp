@@ -134,8 +134,9 @@ void ConvertToTile::runOnOperation() {
     rotateWithCompression(module, cache);
   }
   RewritePatternSet patterns(&getContext());
-  populateNSAToTilePatterns(patterns, cache);
-  populateNNToTilePatterns(patterns, cache);
+  KernelPatterns kernelPatterns{patterns, cache};
+  populateNSAToTilePatterns(kernelPatterns);
+  populateNNToTilePatterns(kernelPatterns);
   walkAndApplyPatterns(module, std::move(patterns));
   numKernels += cache.getNumKernels();
   numLaunches += cache.getNumLaunches();

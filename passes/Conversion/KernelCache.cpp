@@ -420,6 +420,13 @@ static Value findLast(ValueRange values) {
   return last;
 }
 
+LogicalResult KernelCache::replace(PatternRewriter &rewriter, Operation *op,
+                                   const KernelSpec &spec, BodyFn body) {
+  rewriter.replaceOp(op, launch(rewriter, op, spec, op->getOperands(),
+                                op->getResultTypes(), body));
+  return success();
+}
+
 ResultRange KernelCache::launchOnce(OpBuilder &builder, Operation *op,
                                     const KernelSpec &spec, ValueRange inputs,
                                     TypeRange outputs, BodyFn body) {

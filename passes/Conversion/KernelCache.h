@@ -127,6 +127,11 @@ public:
                                const KernelSpec &spec, mlir::ValueRange inputs,
                                mlir::TypeRange outputs, BodyFn body);
 
+  /// Replaces an operation by one kernel, from its operands to its results.
+  llvm::LogicalResult replace(mlir::PatternRewriter &rewriter,
+                              mlir::Operation *op, const KernelSpec &spec,
+                              BodyFn body);
+
   /// The type of a tensor between kernels. Notes what sizes stand for, if they
   /// are no constants.
   mlir::RankedTensorType getTensorType(llvm::ArrayRef<Extent> shape,
@@ -173,11 +178,13 @@ private:
 
 /// A pattern that replaces an operation by launches of cached kernels.
 template <typename OpT>
-class KernelPattern : public mlir::RewritePattern {
-public:
-  KernelPattern(mlir::MLIRContext *context, KernelCache &cache)
+struct KernelPattern : mlir::RewritePattern {
+  using Convert = llvm::LogicalResult (*)(OpT, KernelCache &,
+                                          mlir::PatternRewriter &);
+
+  KernelPattern(mlir::MLIRContext *context, KernelCache &cache, Convert convert)
       : mlir::RewritePattern(OpT::getOperationName(), /*benefit=*/1, context),
-        cache(cache) {}
+        cache(cache), convert(convert) {}
 
   /// What is inside of an operation has no kernels of its own.
   llvm::LogicalResult
@@ -185,36 +192,31 @@ public:
                   mlir::PatternRewriter &rewriter) const final {
     if (!llvm::isa<mlir::FunctionOpInterface>(op->getParentOp()))
       return mlir::failure();
-    return matchAndRewrite(llvm::cast<OpT>(op), rewriter);
-  }
-  virtual llvm::LogicalResult
-  matchAndRewrite(OpT op, mlir::PatternRewriter &rewriter) const = 0;
-
-protected:
-  const KernelSchedule &getSchedule() const { return cache.getSchedule(); }
-
-  /// Replaces an operation by one kernel, from its operands to its results.
-  llvm::LogicalResult replace(OpT op, mlir::PatternRewriter &rewriter,
-                              const KernelSpec &spec,
-                              KernelCache::BodyFn body) const {
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), body));
-    return mlir::success();
+    return convert(llvm::cast<OpT>(op), cache, rewriter);
   }
 
   KernelCache &cache;
+  Convert convert;
 };
 
-/// Kernels of the nsa dialect, forward and backward. The cache must outlive the
-/// patterns.
-void populateNSAToTilePatterns(mlir::RewritePatternSet &patterns,
-                               KernelCache &cache);
+/// Patterns of functions. The cache must outlive them.
+struct KernelPatterns {
+  template <typename... OpTs>
+  void add(llvm::LogicalResult (*...convert)(OpTs, KernelCache &,
+                                             mlir::PatternRewriter &)) {
+    (set.add<KernelPattern<OpTs>>(set.getContext(), cache, convert), ...);
+  }
+
+  mlir::RewritePatternSet &set;
+  KernelCache &cache;
+};
+
+/// Kernels of the nsa dialect, forward and backward.
+void populateNSAToTilePatterns(KernelPatterns &patterns);
 
 /// Kernels of the nn dialect: all but `nn.matmul`, which is a library call, and
-/// the operations that become views or fills. The cache must outlive the
-/// patterns.
-void populateNNToTilePatterns(mlir::RewritePatternSet &patterns,
-                              KernelCache &cache);
+/// the operations that become views or fills.
+void populateNNToTilePatterns(KernelPatterns &patterns);
 
 } // namespace nsa
 

@@ -203,61 +203,52 @@ void CrossEntropyKernel::buildChunk(TileBuilder &b, ArrayRef<Value> args,
   });
 }
 
-namespace {
-struct ConvertCrossEntropyChunk : KernelPattern<nn::CrossEntropyChunkOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::CrossEntropyChunkOp op,
-                                PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
-    bool hasGradient = static_cast<bool>(op.getLossGrad());
-    return replace(op, rewriter, kernel.spec(hasGradient ? 9 : 5),
-                   [&](auto &b, ArrayRef<Value> args) {
-                     kernel.buildChunk(b, args, op.getFirst(), hasGradient);
-                   });
-  }
-};
+static LogicalResult convertCrossEntropyChunk(nn::CrossEntropyChunkOp op,
+                                              KernelCache &cache,
+                                              PatternRewriter &rewriter) {
+  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  bool hasGradient = static_cast<bool>(op.getLossGrad());
+  return cache.replace(rewriter, op, kernel.spec(hasGradient ? 9 : 5),
+                       [&](auto &b, ArrayRef<Value> args) {
+                         kernel.buildChunk(b, args, op.getFirst(), hasGradient);
+                       });
+}
 
-struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
-                                PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
-    auto programs = int64_t(kernel.grid.programs);
-    Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
-    auto rows = cache.launch(
-        rewriter, op, kernel.spec(5), op->getOperands(),
-        {op.getLse().getType(), parts, parts},
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
-    KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
-    std::optional<int64_t> over;
-    if (op.getOverAll()) {
-      over = op.getNumTargets();
-      spec.shape += "_over" + std::to_string(*over);
-    }
-    auto mean = cache.launch(rewriter, op, spec, rows.drop_front(),
-                             {op.getLoss().getType(), op.getCount().getType()},
-                             [&](auto &b, ArrayRef<Value> args) {
-                               buildMean(b, programs, over, args);
-                             });
-    rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
-    return success();
+static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
+                                         KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  auto programs = int64_t(kernel.grid.programs);
+  Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
+  auto rows = cache.launch(
+      rewriter, op, kernel.spec(5), op->getOperands(),
+      {op.getLse().getType(), parts, parts},
+      [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
+  KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
+  std::optional<int64_t> over;
+  if (op.getOverAll()) {
+    over = op.getNumTargets();
+    spec.shape += "_over" + std::to_string(*over);
   }
-};
+  auto mean = cache.launch(rewriter, op, spec, rows.drop_front(),
+                           {op.getLoss().getType(), op.getCount().getType()},
+                           [&](auto &b, ArrayRef<Value> args) {
+                             buildMean(b, programs, over, args);
+                           });
+  rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
+  return success();
+}
 
-struct ConvertCrossEntropyBackward : KernelPattern<nn::CrossEntropyBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::CrossEntropyBackwardOp op,
-                                PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
-    return replace(
-        op, rewriter, kernel.spec(4),
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
-  }
-};
-} // namespace
+static LogicalResult convertCrossEntropyBackward(nn::CrossEntropyBackwardOp op,
+                                                 KernelCache &cache,
+                                                 PatternRewriter &rewriter) {
+  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  return cache.replace(
+      rewriter, op, kernel.spec(4),
+      [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+}
 
-void nsa::populateCrossEntropyPatterns(RewritePatternSet &patterns,
-                                       KernelCache &cache) {
-  patterns.add<ConvertCrossEntropy, ConvertCrossEntropyBackward,
-               ConvertCrossEntropyChunk>(patterns.getContext(), cache);
+void nsa::populateCrossEntropyPatterns(KernelPatterns &patterns) {
+  patterns.add(convertCrossEntropy, convertCrossEntropyBackward,
+               convertCrossEntropyChunk);
 }

@@ -171,43 +171,34 @@ void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
             });
 }
 
-namespace {
-struct ConvertEmbedding : KernelPattern<nn::EmbeddingOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::EmbeddingOp op,
-                                PatternRewriter &rewriter) const override {
-    RowGrid grid(op.getOutput(), getSchedule().elementsPerProgram);
-    KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
-    spec.takesExtents = true;
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildForward(b, grid, args);
-    });
-  }
-};
+static LogicalResult convertEmbedding(nn::EmbeddingOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  RowGrid grid(op.getOutput(), cache.getSchedule().elementsPerProgram);
+  KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
+  spec.takesExtents = true;
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildForward(b, grid, args);
+  });
+}
 
-struct ConvertEmbeddingBackward : KernelPattern<nn::EmbeddingBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::EmbeddingBackwardOp op,
-                                PatternRewriter &rewriter) const override {
-    TableGradient gradient(op, getSchedule());
-    Type result = op.getTableGrad().getType(), type = result;
-    if (gradient.parts > 1)
-      type = RankedTensorType::get(
-          {gradient.parts, gradient.vocab * gradient.grid.width},
-          getElementType(op.getTableGrad()));
-    Value table = cache.launch(
-        rewriter, op, gradient.spec(), op->getOperands(), type,
-        [&](auto &b, ArrayRef<Value> args) { gradient.build(b, args); })[0];
-    if (gradient.parts > 1)
-      table = launchSumOfRows(cache, rewriter, op, table, result);
-    rewriter.replaceOp(op, table);
-    return success();
-  }
-};
-} // namespace
+static LogicalResult convertEmbeddingBackward(nn::EmbeddingBackwardOp op,
+                                              KernelCache &cache,
+                                              PatternRewriter &rewriter) {
+  TableGradient gradient(op, cache.getSchedule());
+  Type result = op.getTableGrad().getType(), type = result;
+  if (gradient.parts > 1)
+    type = RankedTensorType::get(
+        {gradient.parts, gradient.vocab * gradient.grid.width},
+        getElementType(op.getTableGrad()));
+  Value table = cache.launch(
+      rewriter, op, gradient.spec(), op->getOperands(), type,
+      [&](auto &b, ArrayRef<Value> args) { gradient.build(b, args); })[0];
+  if (gradient.parts > 1)
+    table = launchSumOfRows(cache, rewriter, op, table, result);
+  rewriter.replaceOp(op, table);
+  return success();
+}
 
-void nsa::populateEmbeddingPatterns(RewritePatternSet &patterns,
-                                    KernelCache &cache) {
-  patterns.add<ConvertEmbedding, ConvertEmbeddingBackward>(
-      patterns.getContext(), cache);
+void nsa::populateEmbeddingPatterns(KernelPatterns &patterns) {
+  patterns.add(convertEmbedding, convertEmbeddingBackward);
 }

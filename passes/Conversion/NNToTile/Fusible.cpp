@@ -37,51 +37,46 @@ private:
 };
 } // namespace
 
-namespace {
 /// Program: a range of one of the tensors.
-struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::CastAllOp op,
-                                PatternRewriter &rewriter) const override {
-    SmallVector<FlatGrid> grids;
-    int64_t programs = 0, elements = 0;
-    for (Value input : op.getInputs()) {
-      grids.emplace_back(ShapedType::getNumElements(getShape(input)),
-                         getSchedule());
-      if (!grids.back().fits())
-        return rewriter.notifyMatchFailure(op, "no grid for so many elements");
-      programs += int64_t(grids.back().programs);
-      elements += int64_t(grids.back().elements);
-    }
-    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      Expr program = b.programId(0);
-      int64_t first = 0;
-      for (auto [grid, input, output] :
-           llvm::zip(grids, args, args.drop_front(op.getInputs().size()))) {
-        int64_t end = first + int64_t(grid.programs);
-        b.ifThen((program >= first) & (program < end),
-                 [&, grid = grid, input = input, output = output] {
-                   Value source = grid.view(b, input),
-                         target = grid.view(b, output);
-                   auto castTile = [&](ArrayRef<Operand> at,
-                                       ArrayRef<Value>) -> SmallVector<Value> {
-                     b.store(b.load(source, at), target, at);
-                     return {};
-                   };
-                   grid.forEachTile(b, {}, castTile, first);
-                 });
-        first = end;
-      }
-    };
-    KernelSpec spec = {"",
-                       "n" + std::to_string(elements),
-                       {std::max<int64_t>(programs, 1), 1, 1}};
-    return replace(op, rewriter, spec, build);
+static LogicalResult convertCastAll(nn::CastAllOp op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  SmallVector<FlatGrid> grids;
+  int64_t programs = 0, elements = 0;
+  for (Value input : op.getInputs()) {
+    grids.emplace_back(ShapedType::getNumElements(getShape(input)),
+                       cache.getSchedule());
+    if (!grids.back().fits())
+      return rewriter.notifyMatchFailure(op, "no grid for so many elements");
+    programs += int64_t(grids.back().programs);
+    elements += int64_t(grids.back().elements);
   }
-};
-} // namespace
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr program = b.programId(0);
+    int64_t first = 0;
+    for (auto [grid, input, output] :
+         llvm::zip(grids, args, args.drop_front(op.getInputs().size()))) {
+      int64_t end = first + int64_t(grid.programs);
+      b.ifThen((program >= first) & (program < end),
+               [&, grid = grid, input = input, output = output] {
+                 Value source = grid.view(b, input),
+                       target = grid.view(b, output);
+                 auto castTile = [&](ArrayRef<Operand> at,
+                                     ArrayRef<Value>) -> SmallVector<Value> {
+                   b.store(b.load(source, at), target, at);
+                   return {};
+                 };
+                 grid.forEachTile(b, {}, castTile, first);
+               });
+      first = end;
+    }
+  };
+  KernelSpec spec = {"",
+                     "n" + std::to_string(elements),
+                     {std::max<int64_t>(programs, 1), 1, 1}};
+  return cache.replace(rewriter, op, spec, build);
+}
 
-void nsa::populateFusiblePatterns(RewritePatternSet &patterns,
-                                  KernelCache &cache) {
-  patterns.add<ConvertFusible, ConvertCastAll>(patterns.getContext(), cache);
+void nsa::populateFusiblePatterns(KernelPatterns &patterns) {
+  patterns.add(convertCastAll);
+  patterns.set.add<ConvertFusible>(patterns.set.getContext(), patterns.cache);
 }

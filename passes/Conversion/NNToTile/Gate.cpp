@@ -135,41 +135,31 @@ void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
     b.store(sum, partials, {b.programId(0), c});
 }
 
-namespace {
-struct ConvertGate : KernelPattern<nn::GateOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::GateOp op,
-                                PatternRewriter &rewriter) const override {
-    GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
-    bool hasBias = static_cast<bool>(op.getBias());
-    return replace(op, rewriter, kernel.spec(6),
-                   [&](auto &b, ArrayRef<Value> args) {
-                     kernel.buildForward(b, args, hasBias);
-                   });
-  }
-};
+static LogicalResult convertGate(nn::GateOp op, KernelCache &cache,
+                                 PatternRewriter &rewriter) {
+  GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
+  bool hasBias = static_cast<bool>(op.getBias());
+  return cache.replace(rewriter, op, kernel.spec(6),
+                       [&](auto &b, ArrayRef<Value> args) {
+                         kernel.buildForward(b, args, hasBias);
+                       });
+}
 
-struct ConvertGateBackward : KernelPattern<nn::GateBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::GateBackwardOp op,
-                                PatternRewriter &rewriter) const override {
-    GateKernel kernel(op.getLogitsGrad(), getDim(op.getGates(), 3),
-                      op.getActivation());
-    auto launch = [&]() -> FailureOr<ResultRange> {
-      kernel.grid.cutInto(*op.getPartialSums());
-      return cache.launch(rewriter, op, kernel.spec(6), op->getOperands(),
-                          op->getResultTypes(),
-                          [&](auto &b, ArrayRef<Value> args) {
-                            kernel.buildBackward(b, args);
-                          });
-    };
-    rewriter.replaceOp(op, *launchWithRowSum(cache, rewriter, op, launch));
-    return success();
-  }
-};
-} // namespace
+static LogicalResult convertGateBackward(nn::GateBackwardOp op,
+                                         KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  GateKernel kernel(op.getLogitsGrad(), getDim(op.getGates(), 3),
+                    op.getActivation());
+  auto launch = [&]() -> FailureOr<ResultRange> {
+    kernel.grid.cutInto(*op.getPartialSums());
+    return cache.launch(
+        rewriter, op, kernel.spec(6), op->getOperands(), op->getResultTypes(),
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+  };
+  rewriter.replaceOp(op, *launchWithRowSum(cache, rewriter, op, launch));
+  return success();
+}
 
-void nsa::populateGatePatterns(RewritePatternSet &patterns,
-                               KernelCache &cache) {
-  patterns.add<ConvertGate, ConvertGateBackward>(patterns.getContext(), cache);
+void nsa::populateGatePatterns(KernelPatterns &patterns) {
+  patterns.add(convertGate, convertGateBackward);
 }

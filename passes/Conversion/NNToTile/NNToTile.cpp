@@ -199,13 +199,12 @@ nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
   return results;
 }
 
-void nsa::populateNNToTilePatterns(RewritePatternSet &patterns,
-                                   KernelCache &cache) {
-  populateFusiblePatterns(patterns, cache);
-  populateEmbeddingPatterns(patterns, cache);
-  populateRowSumPatterns(patterns, cache);
-  populateGatePatterns(patterns, cache);
-  populateCrossEntropyPatterns(patterns, cache);
-  populateChunkPatterns(patterns, cache);
-  populateOptimizerPatterns(patterns, cache);
+void nsa::populateNNToTilePatterns(KernelPatterns &patterns) {
+  populateFusiblePatterns(patterns);
+  populateEmbeddingPatterns(patterns);
+  populateRowSumPatterns(patterns);
+  populateGatePatterns(patterns);
+  populateCrossEntropyPatterns(patterns);
+  populateChunkPatterns(patterns);
+  populateOptimizerPatterns(patterns);
 }

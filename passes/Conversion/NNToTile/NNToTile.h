@@ -135,24 +135,17 @@ differentiateGates(llvm::ArrayRef<tile::Expr> gradsAndGates);
 class RootKernels;
 
 /// Elementwise operations, roots, and `nn.fused`.
-void populateFusiblePatterns(mlir::RewritePatternSet &patterns,
-                             KernelCache &cache);
+void populateFusiblePatterns(KernelPatterns &patterns);
 void addRMSNormKernels(RootKernels &roots);
 void addRotaryKernels(RootKernels &roots);
 
-void populateRowSumPatterns(mlir::RewritePatternSet &patterns,
-                            KernelCache &cache);
-void populateEmbeddingPatterns(mlir::RewritePatternSet &patterns,
-                               KernelCache &cache);
-void populateGatePatterns(mlir::RewritePatternSet &patterns,
-                          KernelCache &cache);
-void populateCrossEntropyPatterns(mlir::RewritePatternSet &patterns,
-                                  KernelCache &cache);
-void populateChunkPatterns(mlir::RewritePatternSet &patterns,
-                           KernelCache &cache);
+void populateRowSumPatterns(KernelPatterns &patterns);
+void populateEmbeddingPatterns(KernelPatterns &patterns);
+void populateGatePatterns(KernelPatterns &patterns);
+void populateCrossEntropyPatterns(KernelPatterns &patterns);
+void populateChunkPatterns(KernelPatterns &patterns);
 /// Gradient norm and elementwise updates.
-void populateOptimizerPatterns(mlir::RewritePatternSet &patterns,
-                               KernelCache &cache);
+void populateOptimizerPatterns(KernelPatterns &patterns);
 
 } // namespace nsa
 

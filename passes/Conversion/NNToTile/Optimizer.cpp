@@ -211,110 +211,98 @@ static void buildLossScale(TileBuilder &b, int64_t growthInterval,
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::GradientNormOp op,
-                                PatternRewriter &rewriter) const override {
-    if (op.getGradients().empty()) {
-      rewriter.replaceOpWithNewOp<nn::FillOp>(op, rewriter.getF64FloatAttr(0.0),
-                                              TypeAttr::get(op.getType()));
-      return success();
-    }
-    for (Value gradient : op.getGradients())
-      if (!getNormGrid(gradient, getSchedule()).fits())
-        return rewriter.notifyMatchFailure(op, "too many elements");
-    SmallVector<Value> parts;
-    Type type = RankedTensorType::get(getSchedule().mostPartialSums,
-                                      rewriter.getF32Type());
-    for (Value gradient : op.getGradients()) {
-      FlatGrid grid = getNormGrid(gradient, getSchedule());
-      KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
-                         "",
-                         {grid.programs, 1, 1},
-                         2 * int64_t(grid.elements)};
-      parts.push_back(cache.launch(rewriter, op, spec, gradient, type,
-                                   [&](auto &b, ArrayRef<Value> args) {
-                                     buildSquares(b, grid, args);
-                                   })[0]);
-    }
-    while (parts.size() > kMostParts) {
-      KernelSpec spec = {"parts", "n" + std::to_string(kMostParts), {1, 1, 1}};
-      Value sum = cache.launch(rewriter, op, spec,
-                               ArrayRef(parts).take_front(kMostParts), type,
-                               buildSumOfParts)[0];
-      parts.erase(parts.begin() + 1, parts.begin() + kMostParts);
-      parts.front() = sum;
-    }
-    bool squared = op.getSquared();
-    KernelSpec spec = {
-        squared ? "sum" : "", "n" + std::to_string(parts.size()), {1, 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, parts,
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildNorm(b, squared, args);
-                                        }));
+static LogicalResult convertGradientNorm(nn::GradientNormOp op,
+                                         KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  if (op.getGradients().empty()) {
+    rewriter.replaceOpWithNewOp<nn::FillOp>(op, rewriter.getF64FloatAttr(0.0),
+                                            TypeAttr::get(op.getType()));
     return success();
   }
-};
-
-struct ConvertNormalize : KernelPattern<nn::NormalizeOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::NormalizeOp op,
-                                PatternRewriter &rewriter) const override {
-    MatrixGrid grid(op, getSchedule());
-    if (!grid.fits())
+  for (Value gradient : op.getGradients())
+    if (!getNormGrid(gradient, cache.getSchedule()).fits())
       return rewriter.notifyMatchFailure(op, "too many elements");
-    Value input = op.getInput();
-    int64_t elements = op.getInput().getType().getNumElements();
-    std::string name =
-        formatShape(getShape(input)) + "_n" + std::to_string(grid.batch);
-    KernelSpec spec = {
-        "squares_" + name, "", {grid.getPrograms(), 1, 1}, 2 * elements};
-    Value sums = cache.launch(
-        rewriter, op, spec, input,
-        RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
-        [&](auto &b, ArrayRef<Value> args) { buildSquares(b, grid, args); })[0];
-    spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, {input, sums},
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildNormalize(b, grid, args);
-                                        }));
-    return success();
+  SmallVector<Value> parts;
+  Type type = RankedTensorType::get(cache.getSchedule().mostPartialSums,
+                                    rewriter.getF32Type());
+  for (Value gradient : op.getGradients()) {
+    FlatGrid grid = getNormGrid(gradient, cache.getSchedule());
+    KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
+                       "",
+                       {grid.programs, 1, 1},
+                       2 * int64_t(grid.elements)};
+    parts.push_back(cache.launch(rewriter, op, spec, gradient, type,
+                                 [&](auto &b, ArrayRef<Value> args) {
+                                   buildSquares(b, grid, args);
+                                 })[0]);
   }
-};
+  while (parts.size() > kMostParts) {
+    KernelSpec spec = {"parts", "n" + std::to_string(kMostParts), {1, 1, 1}};
+    Value sum =
+        cache.launch(rewriter, op, spec, ArrayRef(parts).take_front(kMostParts),
+                     type, buildSumOfParts)[0];
+    parts.erase(parts.begin() + 1, parts.begin() + kMostParts);
+    parts.front() = sum;
+  }
+  bool squared = op.getSquared();
+  KernelSpec spec = {
+      squared ? "sum" : "", "n" + std::to_string(parts.size()), {1, 1, 1}};
+  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, parts,
+                                      op->getResultTypes(),
+                                      [&](auto &b, ArrayRef<Value> args) {
+                                        buildNorm(b, squared, args);
+                                      }));
+  return success();
+}
 
-struct ConvertRootOfMean : KernelPattern<nn::RootOfMeanOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::RootOfMeanOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t ranks = op.getRanks();
-    KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildRootOfMean(b, ranks, args);
-    });
-  }
-};
+static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  MatrixGrid grid(op, cache.getSchedule());
+  if (!grid.fits())
+    return rewriter.notifyMatchFailure(op, "too many elements");
+  Value input = op.getInput();
+  int64_t elements = op.getInput().getType().getNumElements();
+  std::string name =
+      formatShape(getShape(input)) + "_n" + std::to_string(grid.batch);
+  KernelSpec spec = {
+      "squares_" + name, "", {grid.getPrograms(), 1, 1}, 2 * elements};
+  Value sums = cache.launch(
+      rewriter, op, spec, input,
+      RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
+      [&](auto &b, ArrayRef<Value> args) { buildSquares(b, grid, args); })[0];
+  spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
+  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, {input, sums},
+                                      op->getResultTypes(),
+                                      [&](auto &b, ArrayRef<Value> args) {
+                                        buildNormalize(b, grid, args);
+                                      }));
+  return success();
+}
 
-struct ConvertAverageStep : KernelPattern<nn::AverageStepOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::AverageStepOp op,
-                                PatternRewriter &rewriter) const override {
-    return replace(op, rewriter, {"", "", {1, 1, 1}}, buildAverageStep);
-  }
-};
+static LogicalResult convertRootOfMean(nn::RootOfMeanOp op, KernelCache &cache,
+                                       PatternRewriter &rewriter) {
+  int64_t ranks = op.getRanks();
+  KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildRootOfMean(b, ranks, args);
+  });
+}
 
-struct ConvertUpdateLossScale : KernelPattern<nn::UpdateLossScaleOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::UpdateLossScaleOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t interval = op.getGrowthInterval();
-    KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildLossScale(b, interval, args);
-    });
-  }
-};
+static LogicalResult convertAverageStep(nn::AverageStepOp op,
+                                        KernelCache &cache,
+                                        PatternRewriter &rewriter) {
+  return cache.replace(rewriter, op, {"", "", {1, 1, 1}}, buildAverageStep);
+}
+
+static LogicalResult convertUpdateLossScale(nn::UpdateLossScaleOp op,
+                                            KernelCache &cache,
+                                            PatternRewriter &rewriter) {
+  int64_t interval = op.getGrowthInterval();
+  KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildLossScale(b, interval, args);
+  });
+}
 
 class ConvertElementwiseUpdate
     : public OpInterfaceRewritePattern<ElementwiseUpdateOpInterface> {
@@ -348,9 +336,9 @@ private:
 };
 } // namespace
 
-void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
-                                    KernelCache &cache) {
-  patterns.add<ConvertGradientNorm, ConvertNormalize, ConvertRootOfMean,
-               ConvertAverageStep, ConvertUpdateLossScale,
-               ConvertElementwiseUpdate>(patterns.getContext(), cache);
+void nsa::populateOptimizerPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGradientNorm, convertNormalize, convertRootOfMean,
+               convertAverageStep, convertUpdateLossScale);
+  patterns.set.add<ConvertElementwiseUpdate>(patterns.set.getContext(),
+                                             patterns.cache);
 }

@@ -16,42 +16,37 @@ static void addRows(TileBuilder &b, Value sum, Value rows, Value y, Value cols,
           y, {cols});
 }
 
-namespace {
 /// Program: a tile of columns of one of the tensors.
-struct ConvertAccumulateRows : KernelPattern<nn::AccumulateRowsOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::AccumulateRowsOp op,
-                                PatternRewriter &rewriter) const override {
-    size_t count = op.getSums().size();
-    SmallVector<int64_t> tiles, ends;
-    int64_t programs = 0, flops = 0;
-    for (Value rows : op.getRows()) {
-      tiles.push_back(pickTile(getDim(rows, 1), getSchedule().sumColumns));
-      programs += llvm::divideCeil(getDim(rows, 1), tiles.back());
-      ends.push_back(programs);
-      flops += ShapedType::getNumElements(getShape(rows));
-    }
-    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      Expr program = b.programId(0);
-      for (size_t i = 0; i < count; ++i) {
-        int64_t first = i ? ends[i - 1] : 0;
-        b.ifThen((program >= first) & (program < ends[i]), [&] {
-          Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
-          addRows(b, args[i], args[count + i], args[2 * count + i], cols,
-                  getSchedule().sumRows);
-        });
-      }
-    };
-    KernelSpec spec = {"",
-                       "n" + std::to_string(count),
-                       {std::max<int64_t>(programs, 1), 1, 1},
-                       flops};
-    return replace(op, rewriter, spec, build);
+static LogicalResult convertAccumulateRows(nn::AccumulateRowsOp op,
+                                           KernelCache &cache,
+                                           PatternRewriter &rewriter) {
+  size_t count = op.getSums().size();
+  SmallVector<int64_t> tiles, ends;
+  int64_t programs = 0, flops = 0;
+  for (Value rows : op.getRows()) {
+    tiles.push_back(pickTile(getDim(rows, 1), cache.getSchedule().sumColumns));
+    programs += llvm::divideCeil(getDim(rows, 1), tiles.back());
+    ends.push_back(programs);
+    flops += ShapedType::getNumElements(getShape(rows));
   }
-};
-} // namespace
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr program = b.programId(0);
+    for (size_t i = 0; i < count; ++i) {
+      int64_t first = i ? ends[i - 1] : 0;
+      b.ifThen((program >= first) & (program < ends[i]), [&] {
+        Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
+        addRows(b, args[i], args[count + i], args[2 * count + i], cols,
+                cache.getSchedule().sumRows);
+      });
+    }
+  };
+  KernelSpec spec = {"",
+                     "n" + std::to_string(count),
+                     {std::max<int64_t>(programs, 1), 1, 1},
+                     flops};
+  return cache.replace(rewriter, op, spec, build);
+}
 
-void nsa::populateRowSumPatterns(RewritePatternSet &patterns,
-                                 KernelCache &cache) {
-  patterns.add<ConvertAccumulateRows>(patterns.getContext(), cache);
+void nsa::populateRowSumPatterns(KernelPatterns &patterns) {
+  patterns.add(convertAccumulateRows);
 }

@@ -83,126 +83,103 @@ static void buildRead(TileBuilder &b, Value cache, int64_t count,
           {batch, row, head, cols});
 }
 
-namespace {
-struct ConvertCacheAppend : KernelPattern<CacheAppendOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CacheAppendOp op,
-                                PatternRewriter &rewriter) const override {
-    KernelSpec spec =
-        makeSpec(getName(op.getCache()), {getDim(op.getCache(), 0), 1, 1});
-    spec.inPlace = {{0, 0}};
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildAppend(b, op.getRow(), args);
-    });
-  }
-};
+static LogicalResult convertCacheAppend(CacheAppendOp op, KernelCache &cache,
+                                        PatternRewriter &rewriter) {
+  KernelSpec spec =
+      makeSpec(getName(op.getCache()), {getDim(op.getCache(), 0), 1, 1});
+  spec.inPlace = {{0, 0}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildAppend(b, op.getRow(), args);
+  });
+}
 
-struct ConvertCacheFill : KernelPattern<CacheFillOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CacheFillOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t sequence = getDim(op.getRows(), 1);
-    KernelSpec spec =
-        makeSpec(getName(op.getCache()) + "_s" + std::to_string(sequence),
-                 {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
-                  getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
-    spec.inPlace = {{0, 0}};
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildFill(b, op.getCache(), args);
-    });
-  }
-};
+static LogicalResult convertCacheFill(CacheFillOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  int64_t sequence = getDim(op.getRows(), 1);
+  KernelSpec spec =
+      makeSpec(getName(op.getCache()) + "_s" + std::to_string(sequence),
+               {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
+                getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
+  spec.inPlace = {{0, 0}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildFill(b, op.getCache(), args);
+  });
+}
 
-struct ConvertCacheRead : KernelPattern<CacheReadOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CacheReadOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t count = op.getCount();
-    KernelSpec spec =
-        makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
-                 {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
-                  getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildRead(b, op.getCache(), count, args);
-    });
-  }
-};
+static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  int64_t count = op.getCount();
+  KernelSpec spec =
+      makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
+               {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
+                getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildRead(b, op.getCache(), count, args);
+  });
+}
 
 //===----------------------------------------------------------------------===//
 // Positions
 //===----------------------------------------------------------------------===//
 
-struct ConvertLastBlock : KernelPattern<LastBlockOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(LastBlockOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t batch = getDim(op.getPositions(), 0);
-    int64_t block = op.getBlock(), stride = op.getStride();
-    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      Value numbers = b.range(0, batch, 0);
-      auto found =
-          b.map({b.load(args[0], {numbers})}, {b.i32(), b.i32()},
-                [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                  // Of the first token behind the first block, 0.
-                  Expr beyond = x[0] - static_cast<double>(block - 1);
-                  Expr last = select(beyond >= 0,
-                                     beyond / static_cast<double>(stride), -1);
-                  Expr ends = (beyond >= 0) &
-                              (beyond % static_cast<double>(stride) == 0);
-                  return {last, select(ends, last, -1)};
-                });
-      for (auto [tile, to] : llvm::zip(found, args.drop_front()))
-        b.store(tile, to, {numbers});
-    };
-    return replace(op, rewriter,
-                   makeSpec("b" + std::to_string(batch), {1, 1, 1}), build);
-  }
-};
+static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  int64_t batch = getDim(op.getPositions(), 0);
+  int64_t block = op.getBlock(), stride = op.getStride();
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Value numbers = b.range(0, batch, 0);
+    auto found =
+        b.map({b.load(args[0], {numbers})}, {b.i32(), b.i32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                // Of the first token behind the first block, 0.
+                Expr beyond = x[0] - static_cast<double>(block - 1);
+                Expr last = select(beyond >= 0,
+                                   beyond / static_cast<double>(stride), -1);
+                Expr ends =
+                    (beyond >= 0) & (beyond % static_cast<double>(stride) == 0);
+                return {last, select(ends, last, -1)};
+              });
+    for (auto [tile, to] : llvm::zip(found, args.drop_front()))
+      b.store(tile, to, {numbers});
+  };
+  return cache.replace(rewriter, op,
+                       makeSpec("b" + std::to_string(batch), {1, 1, 1}), build);
+}
 
 /// Program: a sequence.
-struct ConvertRotaryAt : KernelPattern<RotaryAtOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(RotaryAtOp op,
-                                PatternRewriter &rewriter) const override {
-    ArrayRef<int64_t> shape = getShape(op.getInput());
-    auto stride = static_cast<double>(op.getStride());
-    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      Expr batch = b.programId(0);
-      Expr position = b.loadScalar(args[2], {batch}) * stride;
-      rotateRows(b, args[0], args[3], args[1],
-                 {batch, 0, b.range(0, shape[2], 0)}, position,
-                 /*inverse=*/false);
-    };
-    KernelSpec spec = makeSpec(getName(op.getInput()), {shape[0], 1, 1});
-    return replace(op, rewriter, spec, build);
-  }
-};
+static LogicalResult convertRotaryAt(RotaryAtOp op, KernelCache &cache,
+                                     PatternRewriter &rewriter) {
+  ArrayRef<int64_t> shape = getShape(op.getInput());
+  auto stride = static_cast<double>(op.getStride());
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr batch = b.programId(0);
+    Expr position = b.loadScalar(args[2], {batch}) * stride;
+    rotateRows(b, args[0], args[3], args[1],
+               {batch, 0, b.range(0, shape[2], 0)}, position,
+               /*inverse=*/false);
+  };
+  KernelSpec spec = makeSpec(getName(op.getInput()), {shape[0], 1, 1});
+  return cache.replace(rewriter, op, spec, build);
+}
 
 /// Program: a sequence.
-struct ConvertTakeRow : KernelPattern<TakeRowOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(TakeRowOp op,
-                                PatternRewriter &rewriter) const override {
-    ArrayRef<int64_t> shape = getShape(op.getInput());
-    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      Expr batch = b.programId(0);
-      Value cols = b.range(0, shape[2], 1);
-      Value row =
-          b.load(args[0], {batch, b.loadScalar(args[1], {batch}), cols});
-      b.store(row, args[2], {batch, 0, cols});
-    };
-    KernelSpec spec =
-        makeSpec("b" + std::to_string(shape[0]) + "s" +
-                     std::to_string(shape[1]) + "d" + std::to_string(shape[2]),
-                 {shape[0], 1, 1});
-    return replace(op, rewriter, spec, build);
-  }
-};
-} // namespace
+static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  ArrayRef<int64_t> shape = getShape(op.getInput());
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr batch = b.programId(0);
+    Value cols = b.range(0, shape[2], 1);
+    Value row = b.load(args[0], {batch, b.loadScalar(args[1], {batch}), cols});
+    b.store(row, args[2], {batch, 0, cols});
+  };
+  KernelSpec spec =
+      makeSpec("b" + std::to_string(shape[0]) + "s" + std::to_string(shape[1]) +
+                   "d" + std::to_string(shape[2]),
+               {shape[0], 1, 1});
+  return cache.replace(rewriter, op, spec, build);
+}
 
-void nsa::populateCachePatterns(RewritePatternSet &patterns,
-                                KernelCache &cache) {
-  patterns.add<ConvertCacheAppend, ConvertCacheFill, ConvertCacheRead,
-               ConvertLastBlock, ConvertRotaryAt, ConvertTakeRow>(
-      patterns.getContext(), cache);
+void nsa::populateCachePatterns(KernelPatterns &patterns) {
+  patterns.add(convertCacheAppend, convertCacheFill, convertCacheRead,
+               convertLastBlock, convertRotaryAt, convertTakeRow);
 }

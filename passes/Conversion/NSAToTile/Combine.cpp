@@ -82,32 +82,23 @@ void CombineKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
   }
 }
 
-namespace {
-struct ConvertCombine : KernelPattern<CombineOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CombineOp op,
-                                PatternRewriter &rewriter) const override {
-    CombineKernel kernel(op.getOutput(), op.getBranches().size());
-    return replace(
-        op, rewriter, kernel.spec(2 * kernel.branches - 1),
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
-  }
-};
+static LogicalResult convertCombine(CombineOp op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  CombineKernel kernel(op.getOutput(), op.getBranches().size());
+  return cache.replace(
+      rewriter, op, kernel.spec(2 * kernel.branches - 1),
+      [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
+}
 
-struct ConvertCombineBackward : KernelPattern<CombineBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CombineBackwardOp op,
-                                PatternRewriter &rewriter) const override {
-    CombineKernel kernel(op.getOutputGrad(), op.getBranches().size());
-    return replace(
-        op, rewriter, kernel.spec(3 * kernel.branches),
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
-  }
-};
-} // namespace
+static LogicalResult convertCombineBackward(CombineBackwardOp op,
+                                            KernelCache &cache,
+                                            PatternRewriter &rewriter) {
+  CombineKernel kernel(op.getOutputGrad(), op.getBranches().size());
+  return cache.replace(
+      rewriter, op, kernel.spec(3 * kernel.branches),
+      [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+}
 
-void nsa::populateCombinePatterns(RewritePatternSet &patterns,
-                                  KernelCache &cache) {
-  patterns.add<ConvertCombine, ConvertCombineBackward>(patterns.getContext(),
-                                                       cache);
+void nsa::populateCombinePatterns(KernelPatterns &patterns) {
+  patterns.add(convertCombine, convertCombineBackward);
 }

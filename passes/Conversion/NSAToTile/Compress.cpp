@@ -209,51 +209,37 @@ static SmallVector<Value> withBias(OpT op, const CompressKernel &kernel,
   return operands;
 }
 
-namespace {
-struct ConvertCompress : KernelPattern<CompressOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CompressOp op,
-                                PatternRewriter &rewriter) const override {
-    CompressKernel kernel(op, getSchedule());
-    bool mean = op.getKind() == CompressionKind::Mean;
-    KernelSpec spec =
-        kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width);
-    auto body = [&](TileBuilder &b, ArrayRef<Value> args) {
-      mean ? kernel.buildMean(b, args) : kernel.buildProjection(b, args);
-    };
-    SmallVector<Value> operands = withBias(op, kernel, cache, rewriter);
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, operands,
-                                        op->getResultTypes(), body));
-    return success();
-  }
-};
+static LogicalResult convertCompress(CompressOp op, KernelCache &cache,
+                                     PatternRewriter &rewriter) {
+  CompressKernel kernel(op, cache.getSchedule());
+  bool mean = op.getKind() == CompressionKind::Mean;
+  KernelSpec spec =
+      kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width);
+  auto body = [&](TileBuilder &b, ArrayRef<Value> args) {
+    mean ? kernel.buildMean(b, args) : kernel.buildProjection(b, args);
+  };
+  SmallVector<Value> operands = withBias(op, kernel, cache, rewriter);
+  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, operands,
+                                      op->getResultTypes(), body));
+  return success();
+}
 
-struct ConvertCompressBackward : KernelPattern<CompressBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CompressBackwardOp op,
-                                PatternRewriter &rewriter) const override;
+using Build = void (CompressKernel::*)(TileBuilder &,
+                                       CompressKernel::Args) const;
 
-private:
-  using Build = void (CompressKernel::*)(TileBuilder &,
-                                         CompressKernel::Args) const;
-  /// Launches one of the kernels, which has `perElement` operations for each
-  /// element of a block.
-  ResultRange launch(OpBuilder &builder, CompressBackwardOp op,
-                     const CompressKernel &kernel, const KernelSpec &spec,
-                     ValueRange inputs, TypeRange outputs, Build build) const {
-    return cache.launch(builder, op, spec, inputs, outputs,
-                        [&](TileBuilder &b, ArrayRef<Value> args) {
-                          (kernel.*build)(b, args);
-                        });
-  }
-  void convertProjection(CompressBackwardOp op, const CompressKernel &kernel,
-                         PatternRewriter &rewriter) const;
-};
-} // namespace
+/// Launches one of the kernels of a gradient.
+static ResultRange launch(KernelCache &cache, OpBuilder &builder,
+                          CompressBackwardOp op, const CompressKernel &kernel,
+                          const KernelSpec &spec, ValueRange inputs,
+                          TypeRange outputs, Build build) {
+  return cache.launch(
+      builder, op, spec, inputs, outputs,
+      [&](TileBuilder &b, ArrayRef<Value> args) { (kernel.*build)(b, args); });
+}
 
-void ConvertCompressBackward::convertProjection(
-    CompressBackwardOp op, const CompressKernel &kernel,
-    PatternRewriter &rewriter) const {
+static void convertProjection(CompressBackwardOp op,
+                              const CompressKernel &kernel, KernelCache &cache,
+                              PatternRewriter &rewriter) {
   int64_t product = 2 * kernel.width;
   Value x = op.getInput(), dY = op.getOutputGrad(), dZ = dY, active;
   auto withStart = [&](SmallVector<Value> inputs) {
@@ -263,7 +249,7 @@ void ConvertCompressBackward::convertProjection(
   };
   if (op.getKind() == CompressionKind::Mlp) {
     ResultRange hidden =
-        launch(rewriter, op, kernel,
+        launch(cache, rewriter, op, kernel,
                kernel.spec("dz", kernel.hiddenGradGrid(), product),
                withBias(op, kernel, cache, rewriter),
                {dY.getType(), dY.getType()}, &CompressKernel::buildHiddenGrad);
@@ -273,7 +259,7 @@ void ConvertCompressBackward::convertProjection(
 
   SmallVector<Value> grads;
   llvm::append_range(grads,
-                     launch(rewriter, op, kernel,
+                     launch(cache, rewriter, op, kernel,
                             kernel.spec("dx", kernel.inputGradGrid(), product),
                             withStart({dZ, op.getWeight()}), x.getType(),
                             &CompressKernel::buildInputGrad));
@@ -284,30 +270,32 @@ void ConvertCompressBackward::convertProjection(
     inputs.append({op.getWeight(), op.getPositions()});
     types.push_back(op.getParameterGrads().back().getType());
   }
-  ResultRange parameters = launch(
-      rewriter, op, kernel, kernel.spec("dw", kernel.weightGradGrid(), product),
-      withStart(inputs), types, &CompressKernel::buildWeightGrad);
+  ResultRange parameters =
+      launch(cache, rewriter, op, kernel,
+             kernel.spec("dw", kernel.weightGradGrid(), product),
+             withStart(inputs), types, &CompressKernel::buildWeightGrad);
   grads.push_back(parameters[0]);
   if (active) {
     KernelSpec spec =
         kernel.spec("dw2", {kernel.numHiddenTiles(), kernel.heads, 1}, 0);
     spec.flops = product * int64_t(kernel.batch * kernel.blocks * kernel.heads *
                                    kernel.width);
-    llvm::append_range(grads, launch(rewriter, op, kernel, spec, {active, dY},
-                                     op.getParameterGrads()[1].getType(),
-                                     &CompressKernel::buildOutputWeightGrad));
+    llvm::append_range(grads,
+                       launch(cache, rewriter, op, kernel, spec, {active, dY},
+                              op.getParameterGrads()[1].getType(),
+                              &CompressKernel::buildOutputWeightGrad));
   }
   if (kernel.hasPositions)
     grads.push_back(parameters[1]);
   rewriter.replaceOp(op, grads);
 }
 
-LogicalResult
-ConvertCompressBackward::matchAndRewrite(CompressBackwardOp op,
-                                         PatternRewriter &rewriter) const {
-  CompressKernel kernel(op, getSchedule());
+static LogicalResult convertCompressBackward(CompressBackwardOp op,
+                                             KernelCache &cache,
+                                             PatternRewriter &rewriter) {
+  CompressKernel kernel(op, cache.getSchedule());
   if (op.getKind() != CompressionKind::Mean) {
-    convertProjection(op, kernel, rewriter);
+    convertProjection(op, kernel, cache, rewriter);
     return success();
   }
   Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
@@ -315,14 +303,12 @@ ConvertCompressBackward::matchAndRewrite(CompressBackwardOp op,
   SmallVector<Value> inputs = {op.getOutputGrad()};
   if (op.getStart())
     inputs.push_back(op.getStart());
-  rewriter.replaceOp(op, launch(rewriter, op, kernel, spec, inputs,
+  rewriter.replaceOp(op, launch(cache, rewriter, op, kernel, spec, inputs,
                                 op.getInputGrad().getType(),
                                 &CompressKernel::buildMeanInputGrad));
   return success();
 }
 
-void nsa::populateCompressPatterns(RewritePatternSet &patterns,
-                                   KernelCache &cache) {
-  patterns.add<ConvertCompress, ConvertCompressBackward>(patterns.getContext(),
-                                                         cache);
+void nsa::populateCompressPatterns(KernelPatterns &patterns) {
+  patterns.add(convertCompress, convertCompressBackward);
 }

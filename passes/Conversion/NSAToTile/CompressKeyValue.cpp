@@ -100,19 +100,6 @@ std::array<CompressPart, 2> getProjectedParts(OpT op, KernelCache &cache,
     launchBiases(cache, builder, op, parts);
   return parts;
 }
-
-struct ConvertCompressKeyValue : KernelPattern<CompressKeyValueOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CompressKeyValueOp op,
-                                PatternRewriter &rewriter) const override;
-};
-
-struct ConvertCompressKeyValueBackward
-    : KernelPattern<CompressKeyValueBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(CompressKeyValueBackwardOp op,
-                                PatternRewriter &rewriter) const override;
-};
 } // namespace
 
 /// The kernels of the keys and of the values.
@@ -153,9 +140,9 @@ makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
   return launches;
 }
 
-LogicalResult
-ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
-                                         PatternRewriter &rewriter) const {
+static LogicalResult convertCompressKeyValue(CompressKeyValueOp op,
+                                             KernelCache &cache,
+                                             PatternRewriter &rewriter) {
   auto results =
       launchTogether(cache, rewriter, op, "", makeParts(op, cache, rewriter));
   rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});
@@ -301,8 +288,9 @@ static SmallVector<Value> launchProjections(KernelCache &cache,
   return values;
 }
 
-LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
-    CompressKeyValueBackwardOp op, PatternRewriter &rewriter) const {
+static LogicalResult
+convertCompressKeyValueBackward(CompressKeyValueBackwardOp op,
+                                KernelCache &cache, PatternRewriter &rewriter) {
   if (op.getKind() != CompressionKind::Mean) {
     rewriter.replaceOp(op, launchProjections(cache, rewriter, op));
     return success();
@@ -310,7 +298,7 @@ LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
   std::array<Value, 2> grads = {op.getKeyGrad(), op.getValueGrad()};
   std::vector<LaunchPart> launches;
   for (auto [part, dY] : llvm::zip_equal(getParts(op), grads)) {
-    CompressKernel kernel(part, getSchedule());
+    CompressKernel kernel(part, cache.getSchedule());
     Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
     launches.push_back(makeLaunch(
         kernel, kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1),
@@ -322,8 +310,6 @@ LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
   return success();
 }
 
-void nsa::populateCompressKeyValuePatterns(RewritePatternSet &patterns,
-                                           KernelCache &cache) {
-  patterns.add<ConvertCompressKeyValue, ConvertCompressKeyValueBackward>(
-      patterns.getContext(), cache);
+void nsa::populateCompressKeyValuePatterns(KernelPatterns &patterns) {
+  patterns.add(convertCompressKeyValue, convertCompressKeyValueBackward);
 }

@@ -201,26 +201,20 @@ Value nsa::mergeLse(TileBuilder &b, Value lses, int axis) {
   });
 }
 
-namespace {
-struct ConvertDecodeAttention : KernelPattern<DecodeAttentionOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(DecodeAttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    DecodeAttention attention(op, getSchedule());
-    const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {"",
-                       attention.name(),
-                       {attention.parts, shape.keyHeads, shape.batch},
-                       attention.flops()};
-    return replace(op, rewriter, spec,
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     attention.build(b, args);
-                   });
-  }
-};
-} // namespace
+static LogicalResult convertDecodeAttention(DecodeAttentionOp op,
+                                            KernelCache &cache,
+                                            PatternRewriter &rewriter) {
+  DecodeAttention attention(op, cache.getSchedule());
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {"",
+                     attention.name(),
+                     {attention.parts, shape.keyHeads, shape.batch},
+                     attention.flops()};
+  return cache.replace(
+      rewriter, op, spec,
+      [&](TileBuilder &b, ArrayRef<Value> args) { attention.build(b, args); });
+}
 
-void nsa::populateDecodeAttentionPatterns(RewritePatternSet &patterns,
-                                          KernelCache &cache) {
-  patterns.add<ConvertDecodeAttention>(patterns.getContext(), cache);
+void nsa::populateDecodeAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertDecodeAttention);
 }

@@ -440,96 +440,83 @@ KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
 // Patterns
 //===----------------------------------------------------------------------===//
 
-namespace {
-struct ConvertForward : KernelPattern<AttentionOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    if (op.getIndices())
-      return failure();
-    ChosenSchedule own =
-        getShapeOf(op).choose(cache, op, "", ScheduledKernel::Forward);
-    DenseAttention attention = getAttention(op, getSchedule(), own);
-    KernelSpec spec = attention.forwardSpec("", getName(attention));
-    spec.schedule = own;
-    return replace(op, rewriter, spec,
+static LogicalResult convertForward(AttentionOp op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  if (op.getIndices())
+    return failure();
+  ChosenSchedule own =
+      getShapeOf(op).choose(cache, op, "", ScheduledKernel::Forward);
+  DenseAttention attention = getAttention(op, cache.getSchedule(), own);
+  KernelSpec spec = attention.forwardSpec("", getName(attention));
+  spec.schedule = own;
+  return cache.replace(rewriter, op, spec,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         attention.buildForward(b, args);
+                       });
+}
+
+static LogicalResult convertRotaryForward(RotaryAttentionOp op,
+                                          KernelCache &cache,
+                                          PatternRewriter &rewriter) {
+  ChosenSchedule own =
+      getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
+  DenseAttention attention = getAttention(op, cache.getSchedule(), own);
+  // Programs rotate the rows of one head.
+  attention.packedHeads = 1;
+  KernelSpec spec = attention.forwardSpec("", getName(attention));
+  spec.schedule = own;
+  spec.takesExtents = spec.takesExtents &&
+                      hasAnglesOfAll(op.getTable(), attention.shape.sequence);
+  return cache.replace(rewriter, op, spec,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         buildRotaryForward(attention, b, args);
+                       });
+}
+
+static LogicalResult convertBackward(AttentionBackwardOp op, KernelCache &cache,
+                                     PatternRewriter &rewriter) {
+  if (op.getIndices())
+    return failure();
+  AttentionShape shape = getShapeOf(op);
+  ChosenSchedule ofQuery =
+      shape.choose(cache, op, "dq", ScheduledKernel::QueryGrad);
+  DenseAttention attention = getAttention(op, cache.getSchedule(), ofQuery);
+  KernelSpec query = attention.queryGradSpec("dq", getName(attention));
+  query.schedule = ofQuery;
+  auto queryResults = cache.launch(
+      rewriter, op, query, op->getOperands(),
+      {op.getQuery().getType(), attention.getStatistics().getType(cache)},
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        attention.buildQueryGrad(b, args);
+      });
+  ChosenSchedule ofKeys =
+      shape.choose(cache, op, "dkdv", ScheduledKernel::KeyValueGrad);
+  attention = getAttention(op, cache.getSchedule(), ofKeys);
+  KernelSpec keyValue = attention.keyValueGradSpec("dkdv", getName(attention));
+  keyValue.schedule = ofKeys;
+  SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
+                               op.getKey(),        op.getValue(),
+                               op.getLse(),        queryResults[1]};
+  if (attention.isPacked)
+    inputs.append({op.getStart(),
+                   launchSequenceEnds(cache, rewriter, op, op.getStart())});
+  auto keyValueResults =
+      cache.launch(rewriter, op, keyValue, inputs,
+                   {op.getKey().getType(), op.getValue().getType()},
                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                     attention.buildForward(b, args);
+                     auto own = KeyValueGradArgs::ofOneBranch(
+                         args, attention.getStatistics());
+                     if (attention.isPacked) {
+                       own.start = args[6];
+                       own.ends = args[7];
+                     }
+                     attention.buildKeyValueGrad(b, b.programId(0), own);
                    });
-  }
-};
+  rewriter.replaceOp(
+      op, ValueRange{queryResults[0], keyValueResults[0], keyValueResults[1]});
+  return success();
+}
 
-struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(RotaryAttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    ChosenSchedule own =
-        getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
-    DenseAttention attention = getAttention(op, getSchedule(), own);
-    // Programs rotate the rows of one head.
-    attention.packedHeads = 1;
-    KernelSpec spec = attention.forwardSpec("", getName(attention));
-    spec.schedule = own;
-    spec.takesExtents = spec.takesExtents &&
-                        hasAnglesOfAll(op.getTable(), attention.shape.sequence);
-    return replace(op, rewriter, spec,
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     buildRotaryForward(attention, b, args);
-                   });
-  }
-};
-
-struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(AttentionBackwardOp op,
-                                PatternRewriter &rewriter) const override {
-    if (op.getIndices())
-      return failure();
-    AttentionShape shape = getShapeOf(op);
-    ChosenSchedule ofQuery =
-        shape.choose(cache, op, "dq", ScheduledKernel::QueryGrad);
-    DenseAttention attention = getAttention(op, getSchedule(), ofQuery);
-    KernelSpec query = attention.queryGradSpec("dq", getName(attention));
-    query.schedule = ofQuery;
-    auto queryResults = cache.launch(
-        rewriter, op, query, op->getOperands(),
-        {op.getQuery().getType(), attention.getStatistics().getType(cache)},
-        [&](TileBuilder &b, ArrayRef<Value> args) {
-          attention.buildQueryGrad(b, args);
-        });
-    ChosenSchedule ofKeys =
-        shape.choose(cache, op, "dkdv", ScheduledKernel::KeyValueGrad);
-    attention = getAttention(op, getSchedule(), ofKeys);
-    KernelSpec keyValue =
-        attention.keyValueGradSpec("dkdv", getName(attention));
-    keyValue.schedule = ofKeys;
-    SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
-                                 op.getKey(),        op.getValue(),
-                                 op.getLse(),        queryResults[1]};
-    if (attention.isPacked)
-      inputs.append({op.getStart(),
-                     launchSequenceEnds(cache, rewriter, op, op.getStart())});
-    auto keyValueResults =
-        cache.launch(rewriter, op, keyValue, inputs,
-                     {op.getKey().getType(), op.getValue().getType()},
-                     [&](TileBuilder &b, ArrayRef<Value> args) {
-                       auto own = KeyValueGradArgs::ofOneBranch(
-                           args, attention.getStatistics());
-                       if (attention.isPacked) {
-                         own.start = args[6];
-                         own.ends = args[7];
-                       }
-                       attention.buildKeyValueGrad(b, b.programId(0), own);
-                     });
-    rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],
-                                      keyValueResults[1]});
-    return success();
-  }
-};
-} // namespace
-
-void nsa::populateDenseAttentionPatterns(RewritePatternSet &patterns,
-                                         KernelCache &cache) {
-  patterns.add<ConvertForward, ConvertRotaryForward, ConvertBackward>(
-      patterns.getContext(), cache);
+void nsa::populateDenseAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertForward, convertRotaryForward, convertBackward);
 }

@@ -286,43 +286,37 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
                     columns);
 }
 
-namespace {
-struct ConvertGatedAttention : KernelPattern<FusedOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(FusedOp op,
-                                PatternRewriter &rewriter) const override {
-    if (op.isBackward())
-      return failure();
-    ForwardKernel kernel(*FusedSum::get(op), cache, op);
-    const SelectedAttention &attention = kernel.attention.selected;
-    AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
-    Value start = kernel.getStart(op);
-    Value indices = attention.launchNumbers(
-        cache, rewriter, op, op.getOutside(selected.getIndices()), start);
-    KernelSpec spec = kernel.spec();
-    SmallVector<Value> inputs;
-    if (kernel.masked) {
-      inputs = kernel.getInputs(
-          op, SelectionMasks::launch(cache, rewriter, op, indices,
-                                     attention.selectBlock));
-    } else {
-      spec.indices = indices;
-      spec.selectBlock = selected.getVisibility().getIndexBlock();
-      inputs = kernel.getInputs(op, indices);
-      llvm::append_range(
-          inputs, attention.launchUnion(cache, rewriter, op, indices, start));
-    }
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                         [&](TileBuilder &b, ArrayRef<Value> args) {
-                           kernel.build(b, op, args, inputs.size());
-                         }));
-    return success();
+static LogicalResult convertGatedAttention(FusedOp op, KernelCache &cache,
+                                           PatternRewriter &rewriter) {
+  if (op.isBackward())
+    return failure();
+  ForwardKernel kernel(*FusedSum::get(op), cache, op);
+  const SelectedAttention &attention = kernel.attention.selected;
+  AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
+  Value start = kernel.getStart(op);
+  Value indices = attention.launchNumbers(
+      cache, rewriter, op, op.getOutside(selected.getIndices()), start);
+  KernelSpec spec = kernel.spec();
+  SmallVector<Value> inputs;
+  if (kernel.masked) {
+    inputs = kernel.getInputs(
+        op, SelectionMasks::launch(cache, rewriter, op, indices,
+                                   attention.selectBlock));
+  } else {
+    spec.indices = indices;
+    spec.selectBlock = selected.getVisibility().getIndexBlock();
+    inputs = kernel.getInputs(op, indices);
+    llvm::append_range(
+        inputs, attention.launchUnion(cache, rewriter, op, indices, start));
   }
-};
-} // namespace
+  rewriter.replaceOp(
+      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         kernel.build(b, op, args, inputs.size());
+                       }));
+  return success();
+}
 
-void nsa::populateGatedAttentionPatterns(RewritePatternSet &patterns,
-                                         KernelCache &cache) {
-  patterns.add<ConvertGatedAttention>(patterns.getContext(), cache);
+void nsa::populateGatedAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGatedAttention);
 }

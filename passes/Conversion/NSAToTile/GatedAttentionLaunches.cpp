@@ -550,20 +550,15 @@ SmallVector<Value> Launcher::launch() {
   return getResults(query, queryGrad, biasGrad, own);
 }
 
-namespace {
-struct ConvertGatedAttentionBackward : KernelPattern<FusedOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(FusedOp op,
-                                PatternRewriter &rewriter) const override {
-    if (!op.isBackward())
-      return failure();
-    rewriter.replaceOp(op, Launcher(cache, rewriter, op).launch());
-    return success();
-  }
-};
-} // namespace
+static LogicalResult convertGatedAttentionBackward(FusedOp op,
+                                                   KernelCache &cache,
+                                                   PatternRewriter &rewriter) {
+  if (!op.isBackward())
+    return failure();
+  rewriter.replaceOp(op, Launcher(cache, rewriter, op).launch());
+  return success();
+}
 
-void nsa::populateGatedAttentionBackwardPatterns(RewritePatternSet &patterns,
-                                                 KernelCache &cache) {
-  patterns.add<ConvertGatedAttentionBackward>(patterns.getContext(), cache);
+void nsa::populateGatedAttentionBackwardPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGatedAttentionBackward);
 }

@@ -2,18 +2,17 @@
 
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 
-void nsa::populateNSAToTilePatterns(mlir::RewritePatternSet &patterns,
-                                    KernelCache &cache) {
-  populateCompressPatterns(patterns, cache);
-  populateCompressKeyValuePatterns(patterns, cache);
-  populateDenseAttentionPatterns(patterns, cache);
-  populateSelectPatterns(patterns, cache);
-  populateSelectedAttentionPatterns(patterns, cache);
-  populateSelectedAttentionBackwardPatterns(patterns, cache);
-  populateCombinePatterns(patterns, cache);
-  populateStatisticsPatterns(patterns, cache);
-  populateGatedAttentionPatterns(patterns, cache);
-  populateGatedAttentionBackwardPatterns(patterns, cache);
-  populateCachePatterns(patterns, cache);
-  populateDecodeAttentionPatterns(patterns, cache);
+void nsa::populateNSAToTilePatterns(KernelPatterns &patterns) {
+  populateCompressPatterns(patterns);
+  populateCompressKeyValuePatterns(patterns);
+  populateDenseAttentionPatterns(patterns);
+  populateSelectPatterns(patterns);
+  populateSelectedAttentionPatterns(patterns);
+  populateSelectedAttentionBackwardPatterns(patterns);
+  populateCombinePatterns(patterns);
+  populateStatisticsPatterns(patterns);
+  populateGatedAttentionPatterns(patterns);
+  populateGatedAttentionBackwardPatterns(patterns);
+  populateCachePatterns(patterns);
+  populateDecodeAttentionPatterns(patterns);
 }

@@ -7,36 +7,24 @@
 
 namespace nsa {
 
-void populateCompressPatterns(mlir::RewritePatternSet &patterns,
-                              KernelCache &cache);
+void populateCompressPatterns(KernelPatterns &patterns);
 /// Compression of keys and values at once.
-void populateCompressKeyValuePatterns(mlir::RewritePatternSet &patterns,
-                                      KernelCache &cache);
+void populateCompressKeyValuePatterns(KernelPatterns &patterns);
 /// Compressed and window attention, forward and backward.
-void populateDenseAttentionPatterns(mlir::RewritePatternSet &patterns,
-                                    KernelCache &cache);
-void populateSelectPatterns(mlir::RewritePatternSet &patterns,
-                            KernelCache &cache);
-void populateSelectedAttentionPatterns(mlir::RewritePatternSet &patterns,
-                                       KernelCache &cache);
-void populateSelectedAttentionBackwardPatterns(
-    mlir::RewritePatternSet &patterns, KernelCache &cache);
-void populateCombinePatterns(mlir::RewritePatternSet &patterns,
-                             KernelCache &cache);
+void populateDenseAttentionPatterns(KernelPatterns &patterns);
+void populateSelectPatterns(KernelPatterns &patterns);
+void populateSelectedAttentionPatterns(KernelPatterns &patterns);
+void populateSelectedAttentionBackwardPatterns(KernelPatterns &patterns);
+void populateCombinePatterns(KernelPatterns &patterns);
 /// Of gates and of selected blocks.
-void populateStatisticsPatterns(mlir::RewritePatternSet &patterns,
-                                KernelCache &cache);
-void populateGatedAttentionPatterns(mlir::RewritePatternSet &patterns,
-                                    KernelCache &cache);
-void populateGatedAttentionBackwardPatterns(mlir::RewritePatternSet &patterns,
-                                            KernelCache &cache);
+void populateStatisticsPatterns(KernelPatterns &patterns);
+void populateGatedAttentionPatterns(KernelPatterns &patterns);
+void populateGatedAttentionBackwardPatterns(KernelPatterns &patterns);
 
 /// Caches, and what one token at a time does with its position.
-void populateCachePatterns(mlir::RewritePatternSet &patterns,
-                           KernelCache &cache);
+void populateCachePatterns(KernelPatterns &patterns);
 /// Attention to caches.
-void populateDecodeAttentionPatterns(mlir::RewritePatternSet &patterns,
-                                     KernelCache &cache);
+void populateDecodeAttentionPatterns(KernelPatterns &patterns);
 
 /// Launches what one token of each sequence does with caches in a few kernels
 /// whose programs fill a GPU: all that writes caches at once; attention and

@@ -338,57 +338,47 @@ void SelectKernel::buildDecode(TileBuilder &b, ArrayRef<Value> args) const {
                      Value(), {}));
 }
 
-namespace {
-struct ConvertSelect : KernelPattern<SelectOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(SelectOp op,
-                                PatternRewriter &rewriter) const override {
-    ChosenSchedule own =
-        getSelectShape(op).choose(cache, op, "", ScheduledKernel::Select);
-    SelectKernel kernel(op, own.applyTo(getSchedule()));
-    const AttentionShape &shape = kernel.shape;
-    KernelSpec spec;
-    spec.schedule = own;
-    spec.shape = kernel.name();
-    spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
-    spec.takesExtents = !kernel.isPacked;
-    spec.longestFirst = true;
-    spec.flops = shape.flops(
-        shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
-                                                      int64_t(shape.keys),
-                                                      /*indices=*/0));
-    SmallVector<Value> inputs(op->getOperands());
-    if (kernel.isPacked)
-      inputs.push_back(launchSequenceEnds(cache, rewriter, op, op.getStart()));
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                         [&](TileBuilder &b, ArrayRef<Value> args) {
-                           kernel.build(b, args);
-                         }));
-    return success();
-  }
-};
+static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
+                                   PatternRewriter &rewriter) {
+  ChosenSchedule own =
+      getSelectShape(op).choose(cache, op, "", ScheduledKernel::Select);
+  SelectKernel kernel(op, own.applyTo(cache.getSchedule()));
+  const AttentionShape &shape = kernel.shape;
+  KernelSpec spec;
+  spec.schedule = own;
+  spec.shape = kernel.name();
+  spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
+  spec.takesExtents = !kernel.isPacked;
+  spec.longestFirst = true;
+  spec.flops = shape.flops(
+      shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
+                                                    int64_t(shape.keys),
+                                                    /*indices=*/0));
+  SmallVector<Value> inputs(op->getOperands());
+  if (kernel.isPacked)
+    inputs.push_back(launchSequenceEnds(cache, rewriter, op, op.getStart()));
+  rewriter.replaceOp(
+      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         kernel.build(b, args);
+                       }));
+  return success();
+}
 
-struct ConvertDecodeSelect : KernelPattern<DecodeSelectOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(DecodeSelectOp op,
-                                PatternRewriter &rewriter) const override {
-    SelectKernel kernel(op, getSchedule());
-    const AttentionShape &shape = kernel.shape;
-    KernelSpec spec;
-    spec.shape = kernel.name();
-    spec.grid = {1, shape.keyHeads, shape.batch};
-    spec.flops = shape.flops(shape.keyWidth, int64_t(shape.keys));
-    return replace(op, rewriter, spec,
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     kernel.buildDecode(b, args);
-                   });
-  }
-};
-} // namespace
+static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  SelectKernel kernel(op, cache.getSchedule());
+  const AttentionShape &shape = kernel.shape;
+  KernelSpec spec;
+  spec.shape = kernel.name();
+  spec.grid = {1, shape.keyHeads, shape.batch};
+  spec.flops = shape.flops(shape.keyWidth, int64_t(shape.keys));
+  return cache.replace(rewriter, op, spec,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         kernel.buildDecode(b, args);
+                       });
+}
 
-void nsa::populateSelectPatterns(RewritePatternSet &patterns,
-                                 KernelCache &cache) {
-  patterns.add<ConvertSelect, ConvertDecodeSelect>(patterns.getContext(),
-                                                   cache);
+void nsa::populateSelectPatterns(KernelPatterns &patterns) {
+  patterns.add(convertSelect, convertDecodeSelect);
 }

@@ -397,73 +397,68 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
                  });
 }
 
-namespace {
-struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(AttentionOp op,
-                                PatternRewriter &rewriter) const override {
-    if (!op.getIndices())
-      return failure();
-    SelectedForms forms(SelectedAttention(op, getSchedule()), getSchedule());
-    bool hasMasks = forms.forward == SelectedForm::Masks;
-    ChosenSchedule own =
-        getShapeOf(op).choose(cache, op, hasMasks ? "masks" : "",
-                              hasMasks ? ScheduledKernel::MaskedForward
-                                       : ScheduledKernel::ListForward);
-    SelectedAttention attention(op, own.applyTo(getSchedule()));
-    attention.shape.columnParts = own.columnParts;
-    Value numbers = attention.launchNumbers(cache, rewriter, op,
-                                            op.getIndices(), op.getStart());
-    if (hasMasks) {
-      convertToMasks(op, attention, own, numbers, rewriter);
-      return success();
-    }
-    const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {"",
-                       attention.name(),
-                       {attention.numQueryTiles(), shape.keyHeads, shape.batch},
-                       attention.flops(shape.keyWidth + shape.valueWidth)};
-    SmallVector<Value> inputs(op->getOperands());
-    inputs[3] = numbers;
-    spec.indices = inputs[3];
-    spec.selectBlock = op.getVisibility().getIndexBlock();
-    spec.takesExtents = !attention.isPacked;
-    spec.schedule = own;
-    llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op,
-                                                     numbers, op.getStart()));
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                         [&](TileBuilder &b, ArrayRef<Value> args) {
-                           buildForward(attention, b, args);
-                         }));
+static void convertToMasks(AttentionOp op, const SelectedAttention &selected,
+                           const ChosenSchedule &own, Value numbers,
+                           KernelCache &cache, PatternRewriter &rewriter) {
+  DenseAttention attention =
+      makeMasked(selected, own.applyTo(cache.getSchedule()));
+  KernelSpec spec = attention.forwardSpec("masks", selected.name());
+  spec.schedule = own;
+  spec.flops =
+      selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
+  SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),
+                               SelectionMasks::launch(cache, rewriter, op,
+                                                      numbers,
+                                                      selected.selectBlock)};
+  if (op.getStart())
+    inputs.push_back(op.getStart());
+  rewriter.replaceOp(
+      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         attention.buildForward(b, args);
+                       }));
+}
+
+static LogicalResult convertSelectedAttention(AttentionOp op,
+                                              KernelCache &cache,
+                                              PatternRewriter &rewriter) {
+  if (!op.getIndices())
+    return failure();
+  SelectedForms forms(SelectedAttention(op, cache.getSchedule()),
+                      cache.getSchedule());
+  bool hasMasks = forms.forward == SelectedForm::Masks;
+  ChosenSchedule own = getShapeOf(op).choose(
+      cache, op, hasMasks ? "masks" : "",
+      hasMasks ? ScheduledKernel::MaskedForward : ScheduledKernel::ListForward);
+  SelectedAttention attention(op, own.applyTo(cache.getSchedule()));
+  attention.shape.columnParts = own.columnParts;
+  Value numbers = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
+                                          op.getStart());
+  if (hasMasks) {
+    convertToMasks(op, attention, own, numbers, cache, rewriter);
     return success();
   }
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {"",
+                     attention.name(),
+                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
+                     attention.flops(shape.keyWidth + shape.valueWidth)};
+  SmallVector<Value> inputs(op->getOperands());
+  inputs[3] = numbers;
+  spec.indices = inputs[3];
+  spec.selectBlock = op.getVisibility().getIndexBlock();
+  spec.takesExtents = !attention.isPacked;
+  spec.schedule = own;
+  llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op, numbers,
+                                                   op.getStart()));
+  rewriter.replaceOp(
+      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         buildForward(attention, b, args);
+                       }));
+  return success();
+}
 
-private:
-  void convertToMasks(AttentionOp op, const SelectedAttention &selected,
-                      const ChosenSchedule &own, Value numbers,
-                      PatternRewriter &rewriter) const {
-    DenseAttention attention = makeMasked(selected, own.applyTo(getSchedule()));
-    KernelSpec spec = attention.forwardSpec("masks", selected.name());
-    spec.schedule = own;
-    spec.flops =
-        selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
-    SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),
-                                 SelectionMasks::launch(cache, rewriter, op,
-                                                        numbers,
-                                                        selected.selectBlock)};
-    if (op.getStart())
-      inputs.push_back(op.getStart());
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                         [&](TileBuilder &b, ArrayRef<Value> args) {
-                           attention.buildForward(b, args);
-                         }));
-  }
-};
-} // namespace
-
-void nsa::populateSelectedAttentionPatterns(RewritePatternSet &patterns,
-                                            KernelCache &cache) {
-  patterns.add<ConvertSelectedAttention>(patterns.getContext(), cache);
+void nsa::populateSelectedAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertSelectedAttention);
 }

@@ -383,20 +383,13 @@ ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {
                       });
 }
 
-namespace {
-struct ConvertSelectedAttentionBackward : KernelPattern<AttentionBackwardOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(AttentionBackwardOp op,
-                                PatternRewriter &rewriter) const override;
-};
-} // namespace
-
-LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
-    AttentionBackwardOp op, PatternRewriter &rewriter) const {
+static LogicalResult
+convertSelectedAttentionBackward(AttentionBackwardOp op, KernelCache &cache,
+                                 PatternRewriter &rewriter) {
   if (!op.getIndices())
     return failure();
   Launcher launcher(op, cache, rewriter);
-  SelectedForms forms(launcher.attention, getSchedule());
+  SelectedForms forms(launcher.attention, cache.getSchedule());
   SmallVector<Value> lists;
   if (forms.keyValueGrad == SelectedForm::Lists)
     lists =
@@ -413,7 +406,6 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
   return success();
 }
 
-void nsa::populateSelectedAttentionBackwardPatterns(RewritePatternSet &patterns,
-                                                    KernelCache &cache) {
-  patterns.add<ConvertSelectedAttentionBackward>(patterns.getContext(), cache);
+void nsa::populateSelectedAttentionBackwardPatterns(KernelPatterns &patterns) {
+  patterns.add(convertSelectedAttentionBackward);
 }

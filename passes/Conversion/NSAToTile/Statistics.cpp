@@ -220,50 +220,41 @@ void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-namespace {
-struct ConvertGateStatistics : KernelPattern<GateStatisticsOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(GateStatisticsOp op,
-                                PatternRewriter &rewriter) const override {
-    int64_t branches = getDim(op.getGates(), 3);
-    int64_t rows =
-        ShapedType::getNumElements(getShape(op.getGates())) / branches;
-    KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
-    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
-      buildGateStatistics(b, rows, branches, args);
-    });
-  }
-};
+static LogicalResult convertGateStatistics(GateStatisticsOp op,
+                                           KernelCache &cache,
+                                           PatternRewriter &rewriter) {
+  int64_t branches = getDim(op.getGates(), 3);
+  int64_t rows = ShapedType::getNumElements(getShape(op.getGates())) / branches;
+  KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildGateStatistics(b, rows, branches, args);
+  });
+}
 
-struct ConvertSelectionStatistics : KernelPattern<SelectionStatisticsOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(SelectionStatisticsOp op,
-                                PatternRewriter &rewriter) const override {
-    SelectionKernel kernel(op);
-    std::string shape =
-        ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
-         Twine(kernel.heads) + "n" + Twine(kernel.count) +
-         (kernel.isPacked ? "_packed" : ""))
-            .str();
-    KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
-    Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
-                               kernel.getPartsType(rewriter.getContext()),
-                               [&](TileBuilder &b, ArrayRef<Value> args) {
-                                 kernel.buildParts(b, args);
-                               })[0];
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},
-                                    parts, op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      kernel.buildSums(b, args[0], args[1]);
-                                    }));
-    return success();
-  }
-};
-} // namespace
+static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
+                                                KernelCache &cache,
+                                                PatternRewriter &rewriter) {
+  SelectionKernel kernel(op);
+  std::string shape =
+      ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
+       Twine(kernel.heads) + "n" + Twine(kernel.count) +
+       (kernel.isPacked ? "_packed" : ""))
+          .str();
+  KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
+  Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
+                             kernel.getPartsType(rewriter.getContext()),
+                             [&](TileBuilder &b, ArrayRef<Value> args) {
+                               kernel.buildParts(b, args);
+                             })[0];
+  rewriter.replaceOp(op,
+                     cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},
+                                  parts, op->getResultTypes(),
+                                  [&](TileBuilder &b, ArrayRef<Value> args) {
+                                    kernel.buildSums(b, args[0], args[1]);
+                                  }));
+  return success();
+}
 
-void nsa::populateStatisticsPatterns(RewritePatternSet &patterns,
-                                     KernelCache &cache) {
-  patterns.add<ConvertGateStatistics, ConvertSelectionStatistics>(
-      patterns.getContext(), cache);
+void nsa::populateStatisticsPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGateStatistics, convertSelectionStatistics);
 }
