@@ -1,7 +1,6 @@
 //===- Launcher.cpp - starts the ranks of a run on this machine -----------===//
 
 #include "runtime/Distributed/Launcher.h"
-#include "lib/Support/Random.h"
 #include "runtime/Distributed/OutputWriter.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Token.h"
@@ -9,18 +8,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <future>
 #include <optional>
-#include <poll.h>
-#include <string_view>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 namespace nsa {
 
@@ -31,50 +28,22 @@ namespace {
 /// Signals that go to all ranks.
 constexpr int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
+/// How often the launcher looks after its deadlines.
+constexpr std::chrono::milliseconds lookEvery{100};
+
 /// The longest line of a rank that is kept together.
 constexpr size_t longestLine = 1 << 20;
-
-/// A pipe end that is read in whole lines.
-struct LineReader {
-  int fd = -1;
-  /// The beginning of a line.
-  std::string rest;
-
-  /// Calls `line` with what has come. Closes at the end.
-  void read(const std::function<void(const std::string &)> &line) {
-    char buffer[1 << 14];
-    ssize_t count = ::read(fd, buffer, sizeof buffer);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN))
-      return;
-    std::string_view more(buffer, size_t(std::max<ssize_t>(count, 0)));
-    for (size_t end; (end = more.find('\n')) != std::string_view::npos;) {
-      line(rest.append(more.substr(0, end)));
-      rest.clear();
-      more.remove_prefix(end + 1);
-    }
-    rest.append(more);
-    if (rest.size() > longestLine) {
-      line(rest);
-      rest.clear();
-    }
-    if (count > 0)
-      return;
-    if (!rest.empty())
-      line(rest);
-    ::close(fd);
-    fd = -1;
-  }
-};
 
 struct Child {
   pid_t pid = -1;
   bool running = false;
   /// It did not end in time after another one had failed.
   bool isKilled = false;
-  LineReader out, err;
+  /// Until what it prints has been passed on.
+  std::future<void> out, err;
 };
 
-/// Blocks signals, and hands them to a descriptor, while it lives.
+/// Blocks signals while it lives, so that they wait until they are asked for.
 class SignalReader {
 public:
   explicit SignalReader(bool keepsBlocked) : keepsBlocked(keepsBlocked) {
@@ -86,10 +55,8 @@ public:
     ::signal(SIGCHLD, SIG_DFL);
     sigaddset(&mask, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &old);
-    fd = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   }
   ~SignalReader() {
-    ::close(fd);
     if (!keepsBlocked)
       sigprocmask(SIG_SETMASK, &old, nullptr);
   }
@@ -102,15 +69,12 @@ public:
            action.sa_handler == SIG_IGN;
   }
 
-  /// The next signal, or 0.
-  int next() const {
-    signalfd_siginfo info;
-    return ::read(fd, &info, sizeof info) == ssize_t(sizeof info)
-               ? int(info.ssi_signo)
-               : 0;
+  /// The next signal, or 0 if none comes in time.
+  int next(std::chrono::nanoseconds wait = {}) const {
+    timespec time = {0, long(wait.count())};
+    return std::max(0, ::sigtimedwait(&mask, nullptr, &time));
   }
 
-  int fd;
   sigset_t mask, old;
   bool keepsBlocked;
 };
@@ -147,7 +111,10 @@ public:
   Attempt(const LaunchOptions &options, const SignalReader &signals,
           const Output &output)
       : options(options), signals(signals), output(output) {}
-  ~Attempt() { killAll(); }
+  ~Attempt() {
+    killAll();
+    ::close(directoryPipe);
+  }
 
   Status start(const std::vector<std::string> &command);
   /// Until the last rank has ended.
@@ -159,13 +126,11 @@ public:
   const std::string &runDirectory() const { return directory; }
 
 private:
-  Status makeIdentity();
   Status startRank(int rank, const std::vector<std::string> &command,
-                   const std::vector<std::string> &environment);
-  std::vector<std::string> makeEnvironment(int rank, uint16_t port,
-                                           int launcherPipe) const;
-  void readOutput(std::vector<pollfd> &polled);
-  void handleSignals();
+                   int directoryEnd);
+  void setVariables(int rank, int directoryEnd) const;
+  void readDirectory();
+  void handOn(int signal);
   void reap();
   void noteEnd(int rank, int status);
   void killAll();
@@ -174,10 +139,12 @@ private:
   const SignalReader &signals;
   const Output &output;
   std::vector<Child> children;
-  LineReader directoryPipe;
+  /// Where rank 0 says where its run is.
+  int directoryPipe = -1;
   std::string directory;
-  /// What tells this start from others, and what only its ranks know.
-  std::string run, token;
+  /// Where the ranks meet, and what only they know.
+  uint16_t port = 0;
+  std::string token;
   /// Codes of ranks that failed, in the order of their ends.
   std::vector<int> failures;
   std::optional<Clock::time_point> killTime;
@@ -192,42 +159,45 @@ private:
 // Starting
 //===----------------------------------------------------------------------===//
 
-std::vector<std::string> Attempt::makeEnvironment(int rank, uint16_t port,
-                                                  int launcherPipe) const {
-  std::vector<std::pair<std::string, std::string>> own = {
-      {"RANK", std::to_string(rank)},
-      {"WORLD_SIZE", std::to_string(options.ranks)},
-      {"LOCAL_RANK", std::to_string(rank)},
-      {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-      {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", std::to_string(port)},
-      {runVariable, run},
-      {tokenVariable, token}};
-  if (launcherPipe >= 0)
-    own.emplace_back(launcherVariable, std::to_string(launcherPipe));
-  std::vector<std::string> all;
-  for (char **variable = environ; *variable; ++variable) {
-    std::string text = *variable;
-    std::string name = text.substr(0, text.find('='));
-    bool isOwn = std::any_of(own.begin(), own.end(), [&](const auto &entry) {
-      return entry.first == name;
-    });
-    if (!isOwn && name != launcherVariable &&
-        name != "TORCHELASTIC_USE_AGENT_STORE")
-      all.push_back(text);
-  }
-  for (const auto &[name, value] : own)
-    all.push_back(name + "=" + value);
-  return all;
+/// Passes lines on, on a thread of their own, until the other end is closed.
+static std::future<void> passOn(int fd, int rank,
+                                const std::shared_ptr<OutputWriter> &to) {
+  std::string prefix = "[" + std::to_string(rank) + "] ";
+  return std::async(std::launch::async, [fd, to, prefix] {
+    std::FILE *file = ::fdopen(fd, "r");
+    std::string line;
+    for (int c; (c = std::getc(file)) != EOF;) {
+      if (c != '\n')
+        line += char(c);
+      if (c != '\n' && line.size() < longestLine)
+        continue;
+      to->line(prefix + line);
+      line.clear();
+    }
+    if (!line.empty())
+      to->line(prefix + line);
+    std::fclose(file);
+  });
 }
 
-static std::vector<char *> pointersTo(const std::vector<std::string> &texts) {
-  std::vector<char *> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (const std::string &text : texts)
-    pointers.push_back(const_cast<char *>(text.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
+/// In the process of a rank.
+void Attempt::setVariables(int rank, int directoryEnd) const {
+  for (const auto &[name, value] :
+       {std::pair("RANK", std::to_string(rank)),
+        {"WORLD_SIZE", std::to_string(options.ranks)},
+        {"LOCAL_RANK", std::to_string(rank)},
+        {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", std::to_string(port)},
+        {tokenVariable, token},
+        {launcherVariable, std::to_string(directoryEnd)}})
+    ::setenv(name, value.c_str(), /*replace=*/1);
+  // The one descriptor that rank 0 gets besides its output.
+  if (rank == 0)
+    ::fcntl(directoryEnd, F_SETFD, 0);
+  else
+    ::unsetenv(launcherVariable);
+  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
 }
 
 static Status makePipe(int ends[2]) {
@@ -237,12 +207,15 @@ static Status makePipe(int ends[2]) {
 }
 
 Status Attempt::startRank(int rank, const std::vector<std::string> &command,
-                          const std::vector<std::string> &environment) {
+                          int directoryEnd) {
   int out[2], err[2];
   NSA_RETURN_IF_ERROR(makePipe(out));
   NSA_RETURN_IF_ERROR(makePipe(err));
-  std::vector<char *> arguments = pointersTo(command);
-  std::vector<char *> variables = pointersTo(environment);
+  std::vector<char *> arguments;
+  arguments.reserve(command.size() + 1);
+  for (const std::string &text : command)
+    arguments.push_back(const_cast<char *>(text.c_str()));
+  arguments.push_back(nullptr);
   pid_t parent = ::getpid();
   pid_t pid = ::fork();
   if (pid == 0) {
@@ -254,44 +227,28 @@ Status Attempt::startRank(int rank, const std::vector<std::string> &command,
     sigprocmask(SIG_SETMASK, &signals.old, nullptr);
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
-    ::execve(arguments[0], arguments.data(), variables.data());
+    setVariables(rank, directoryEnd);
+    ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
   ::close(out[1]);
   ::close(err[1]);
-  Child &child = children.emplace_back();
-  child.pid = pid;
-  child.running = pid > 0;
-  child.out.fd = out[0];
-  child.err.fd = err[0];
+  children.push_back({pid, pid > 0, false, passOn(out[0], rank, output.out),
+                      passOn(err[0], rank, output.err)});
   return pid > 0 ? Status() : socketError("cannot start a rank");
 }
 
-/// Makes the name and the token of this start.
-Status Attempt::makeIdentity() {
-  Result<std::string> name = randomHex(8), secret = makeToken();
-  if (!name || !secret)
-    return name ? secret.takeError() : name.takeError();
-  run = *name;
-  token = *secret;
-  return {};
-}
-
 Status Attempt::start(const std::vector<std::string> &command) {
-  NSA_RETURN_IF_ERROR(makeIdentity());
-  NSA_ASSIGN_OR_RETURN(uint16_t port, findFreePort());
+  NSA_ASSIGN_OR_RETURN(token, makeToken());
+  NSA_ASSIGN_OR_RETURN(port, findFreePort());
   int ends[2];
   NSA_RETURN_IF_ERROR(makePipe(ends));
-  directoryPipe.fd = ends[0];
-  // The one descriptor that a rank gets besides its output.
-  ::fcntl(ends[1], F_SETFD, 0);
+  directoryPipe = ends[0];
+  ::fcntl(directoryPipe, F_SETFL, O_NONBLOCK);
   Status started;
-  for (int rank = 0; rank < options.ranks && started; ++rank) {
-    started = startRank(rank, command,
-                        makeEnvironment(rank, port, rank == 0 ? ends[1] : -1));
-    if (rank == 0)
-      ::close(ends[1]);
-  }
+  for (int rank = 0; rank < options.ranks && started; ++rank)
+    started = startRank(rank, command, ends[1]);
+  ::close(ends[1]);
   return started;
 }
 
@@ -300,21 +257,10 @@ Status Attempt::start(const std::vector<std::string> &command) {
 //===----------------------------------------------------------------------===//
 
 void Attempt::wait() {
-  while (true) {
-    std::vector<pollfd> polled = {{signals.fd, POLLIN, 0},
-                                  {directoryPipe.fd, POLLIN, 0}};
-    bool open = false, running = false;
-    for (const Child &child : children) {
-      polled.push_back({child.out.fd, POLLIN, 0});
-      polled.push_back({child.err.fd, POLLIN, 0});
-      open = open || child.out.fd >= 0 || child.err.fd >= 0;
-      running = running || child.running;
-    }
-    if (!open && !running)
-      return;
-    ::poll(polled.data(), polled.size(), 100);
-    handleSignals();
-    readOutput(polled);
+  auto isRunning = [](const Child &child) { return child.running; };
+  while (std::any_of(children.begin(), children.end(), isRunning)) {
+    if (int signal = signals.next(lookEvery))
+      handOn(signal);
     reap();
     if (killTime && Clock::now() >= *killTime) {
       killTime.reset();
@@ -323,35 +269,30 @@ void Attempt::wait() {
       killAll();
     }
   }
+  for (const Child &child : children) {
+    child.out.wait();
+    child.err.wait();
+  }
+  readDirectory();
 }
 
-void Attempt::readOutput(std::vector<pollfd> &polled) {
-  if (polled[1].revents)
-    directoryPipe.read([&](const std::string &line) { directory = line; });
-  for (size_t rank = 0; rank < children.size(); ++rank) {
-    std::string prefix = "[" + std::to_string(rank) + "] ";
-    auto print = [&](OutputWriter &to) {
-      return
-          [&prefix, &to](const std::string &line) { to.line(prefix + line); };
-    };
-    if (polled[2 + 2 * rank].revents)
-      children[rank].out.read(print(*output.out));
-    if (polled[3 + 2 * rank].revents)
-      children[rank].err.read(print(*output.err));
-  }
+/// What rank 0 wrote, which is one line.
+void Attempt::readDirectory() {
+  char text[PATH_MAX + 1];
+  ssize_t count = ::read(directoryPipe, text, sizeof text);
+  if (count > 0)
+    directory.assign(text, size_t(count) - 1);
 }
 
-void Attempt::handleSignals() {
-  while (int signal = signals.next()) {
-    if (signal == SIGCHLD)
-      continue;
-    stopped = stopped || signal != SIGUSR1;
-    // A terminal that has gone is a reason to stop like any other.
-    int handedOn = signal == SIGHUP ? SIGTERM : signal;
-    for (const Child &child : children)
-      if (child.running)
-        ::kill(child.pid, handedOn);
-  }
+void Attempt::handOn(int signal) {
+  if (signal == SIGCHLD)
+    return;
+  stopped = stopped || signal != SIGUSR1;
+  // A terminal that has gone is a reason to stop like any other.
+  int handedOn = signal == SIGHUP ? SIGTERM : signal;
+  for (const Child &child : children)
+    if (child.running)
+      ::kill(child.pid, handedOn);
 }
 
 void Attempt::reap() {
@@ -366,6 +307,10 @@ void Attempt::reap() {
 }
 
 void Attempt::noteEnd(int rank, int status) {
+  // Its last lines come first, unless a process that it has started lives on.
+  for (std::future<void> *lines :
+       {&children[size_t(rank)].out, &children[size_t(rank)].err})
+    lines->wait_for(lookEvery);
   bool killed = WIFSIGNALED(status);
   int code = killed ? exitLostRank : WEXITSTATUS(status);
   if (code == 0)

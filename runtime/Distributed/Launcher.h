@@ -24,9 +24,6 @@ constexpr int exitLostRank = 5;
 /// its run directory there, and a newline.
 constexpr const char *launcherVariable = "NSA_LAUNCHER_FD";
 
-/// What tells a start of ranks from others, in this variable.
-constexpr const char *runVariable = "NSA_RUN";
-
 struct LaunchOptions {
   /// Ranks to start.
   int ranks = 1;

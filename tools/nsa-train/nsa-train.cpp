@@ -155,8 +155,6 @@ static void tellLauncher(const std::string &directory) {
 /// What tells this run from others that could meet at the same port, as far as
 /// what started the ranks says.
 static std::string findRun(const RankEnvironment &environment) {
-  if (std::optional<std::string> own = readVariable(runVariable))
-    return *own;
   if (std::optional<std::string> elastic = readVariable("TORCHELASTIC_RUN_ID"))
     return *elastic;
   bool isSlurm = std::string(environment.source).rfind("SLURM", 0) == 0;
