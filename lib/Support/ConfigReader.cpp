@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -394,9 +393,7 @@ Status Reader::fillStages(RunConfig &config, bool hasSteps) const {
 }
 
 static std::string hexByte(unsigned char byte) {
-  char text[5];
-  std::snprintf(text, sizeof text, "0x%02X", byte);
-  return text;
+  return formatted("0x%02X", byte);
 }
 
 /// Whether a key that is marked as one (`? key`) begins at `i`; `before` is the

@@ -1,16 +1,13 @@
 //===- ConfigSchema.cpp - the keys, their checks and their printing -------===//
 
 #include "lib/Support/Config.h"
+#include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/LayerKinds.h"
 #include "lib/Support/Stages.h"
 
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 using namespace nsa;
@@ -75,6 +72,7 @@ std::vector<ConfigField> buildSchema() {
                              values, help));
 #define CONFIG_SECTION_END }
 #include "lib/Support/ConfigKeys.inc"
+#include "lib/Support/Text.h"
   return fields;
 }
 
@@ -414,13 +412,9 @@ static std::string describeValues(const ConfigField &field) {
   if (!std::holds_alternative<ConfigField::IntAccess>(field.access) &&
       !std::holds_alternative<ConfigField::FloatAccess>(field.access))
     return text;
-  char bounds[80];
-  if (field.maximum < kMaxInt)
-    std::snprintf(bounds, sizeof bounds, "%.8g to %.8g", field.minimum,
-                  field.maximum);
-  else
-    std::snprintf(bounds, sizeof bounds, "at least %.8g", field.minimum);
-  return bounds;
+  return field.maximum < kMaxInt
+             ? formatted("%.8g to %.8g", field.minimum, field.maximum)
+             : formatted("at least %.8g", field.minimum);
 }
 
 std::string nsa::printConfigReference() {
@@ -435,8 +429,5 @@ std::string nsa::printConfigReference() {
 
 std::string nsa::configHash(const RunConfig &config) {
   std::string text = printConfigJson(config);
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016" PRIx64,
-                static_cast<uint64_t>(XXH3_64bits(text.data(), text.size())));
-  return digits;
+  return toHex(hashBytes(text));
 }

@@ -2,10 +2,10 @@
 
 #include "lib/Support/Files.h"
 #include "lib/Support/Random.h"
+#include "lib/Support/Text.h"
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -129,10 +129,9 @@ static Status checkOwn(const struct stat &info, const std::string &path,
                        const std::string &what) {
   if (info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH)))
     return {};
-  char mode[8];
-  std::snprintf(mode, sizeof mode, "%04o", unsigned(info.st_mode & 07777));
   return Error{what + " '" + path + "' belongs to user " +
-               std::to_string(info.st_uid) + " and has mode " + mode +
+               std::to_string(info.st_uid) + " and has mode " +
+               formatted("%04o", unsigned(info.st_mode & 07777)) +
                ": it holds code that runs with the rights of user " +
                std::to_string(::geteuid()) +
                ", to whom it must belong, and nobody else may write to it"};

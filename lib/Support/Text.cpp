@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
 
 namespace nsa {
@@ -79,6 +81,18 @@ std::string shortened(const std::string &text, size_t most) {
 
 std::string quote(const std::string &text) {
   return "'" + shortened(oneLine(text)) + "'";
+}
+
+std::string formatted(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int size = std::vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  std::string text(size_t(std::max(size, 0)), '\0');
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size() + 1, format, arguments);
+  va_end(arguments);
+  return text;
 }
 
 std::string grouped(unsigned long long value) {

@@ -36,6 +36,9 @@ std::string shortened(const std::string &text, size_t most = kMostQuoted);
 /// what a terminal cannot show is '?', and a long text is shortened.
 std::string quote(const std::string &text);
 
+/// What printf would print.
+[[gnu::format(printf, 1, 2)]] std::string formatted(const char *format, ...);
+
 /// 1234567 as 1,234,567.
 std::string grouped(unsigned long long value);
 

@@ -2,9 +2,9 @@
 
 #include "runtime/Data/Shard.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 namespace nsa {
@@ -96,9 +96,7 @@ SplitWriter::SplitWriter(std::string directory, std::string split,
 }
 
 Status SplitWriter::openNext() {
-  char name[64];
-  std::snprintf(name, sizeof name, "_%06zu.bin", done.size());
-  done.push_back({split + name, 0, 0});
+  done.push_back({split + formatted("_%06zu.bin", done.size()), 0, 0});
   NSA_ASSIGN_OR_RETURN(OutputFile created,
                        OutputFile::create(directory + "/" + done.back().file));
   file.emplace(std::move(created));

@@ -1,10 +1,11 @@
 //===- CheckpointLayout.cpp - names in and around a checkpoint ------------===//
 
 #include "runtime/Train/CheckpointLayout.h"
+#include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cinttypes>
 #include <cstring>
 
 namespace fs = std::filesystem;
@@ -35,10 +36,7 @@ std::string fileOf(const TensorView &tensor, const Model &model, int rank) {
 }
 
 std::string folderName(int64_t step) {
-  char name[64];
-  std::snprintf(name, sizeof name, "%s%08lld", folderPrefix,
-                static_cast<long long>(step));
-  return name;
+  return formatted("%s%08" PRId64, folderPrefix, step);
 }
 
 int64_t stepOf(const std::string &name) {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <unistd.h>
 
@@ -115,10 +114,8 @@ static Result<std::string> makeModel(const CompileRequest &request,
 }
 
 static std::string secondsSince(std::chrono::steady_clock::time_point start) {
-  char text[32];
   std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-  std::snprintf(text, sizeof text, "%.1f s", time.count());
-  return text;
+  return formatted("%.1f s", time.count());
 }
 
 Result<std::string> nsa::compileConfig(const CompileRequest &request,

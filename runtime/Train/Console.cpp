@@ -1,8 +1,10 @@
 //===- Console.cpp - what people see of a run -----------------------------===//
 
 #include "runtime/Train/Console.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstring>
 #include <sys/ioctl.h>
@@ -89,22 +91,15 @@ void Console::progress(const Progress &progress, bool logged) {
 }
 
 std::string Console::format(const Progress &progress) {
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step %04lld | loss %.4f | lr %.2e | toks/s %.0f",
-                static_cast<long long>(progress.step), progress.loss,
-                progress.lr, progress.toksPerSecond);
-  std::string line = text;
+  std::string line = formatted(
+      "step %04" PRId64 " | loss %.4f | lr %.2e | toks/s %.0f", progress.step,
+      progress.loss, progress.lr, progress.toksPerSecond);
   for (auto [name, value] : {std::pair(" | mean ", progress.meanLoss),
                              {" | bits/byte ", progress.bitsPerByte}})
-    if (value) {
-      std::snprintf(text, sizeof text, "%s%.4f", name, *value);
-      line += text;
-    }
-  if (progress.mfu) {
-    std::snprintf(text, sizeof text, " | mfu %.1f %%", 100 * *progress.mfu);
-    line += text;
-  }
+    if (value)
+      line += formatted("%s%.4f", name, *value);
+  if (progress.mfu)
+    line += formatted(" | mfu %.1f %%", 100 * *progress.mfu);
   return line + " | eta " + duration(progress.secondsLeft);
 }
 
@@ -119,13 +114,10 @@ std::string Console::duration(double seconds) {
   if (!(seconds >= 0 && seconds < 1e9))
     return "--:--";
   long long whole = std::llround(seconds);
-  char text[48];
   if (whole < 3600)
-    std::snprintf(text, sizeof text, "%02lld:%02lld", whole / 60, whole % 60);
-  else
-    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", whole / 3600,
-                  whole / 60 % 60, whole % 60);
-  return text;
+    return formatted("%02lld:%02lld", whole / 60, whole % 60);
+  return formatted("%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60,
+                   whole % 60);
 }
 
 } // namespace nsa

@@ -3,10 +3,10 @@
 #include "runtime/Train/Environment.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 #include "runtime/Train/RunDirectory.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -33,9 +33,7 @@ ProcessMemory processMemory() {
 }
 
 static std::string mebibytes(uint64_t bytes) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.1f", double(bytes) / double(1 << 20));
-  return text;
+  return formatted("%.1f", double(bytes) / double(1 << 20));
 }
 
 std::vector<std::string> describeMemory(const MemoryUse &use) {

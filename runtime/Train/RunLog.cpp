@@ -121,11 +121,10 @@ static Status both(const Status &first, const Status &second) {
 }
 
 Status RunLog::step(const StepRecord &record, const std::string &message) {
-  char speed[32];
-  std::snprintf(speed, sizeof speed, "%.1f", record.toksPerSecond);
   std::string row = std::to_string(record.step) + "," + shortest(record.loss) +
                     "," + shortest(record.lr) + "," +
-                    shortest(record.gradNorm) + "," + speed;
+                    shortest(record.gradNorm) + "," +
+                    formatted("%.1f", record.toksPerSecond);
   Status written = tables ? tables->training.append(row) : Status();
   Json entry = startHeartbeat(rank, record.step, message);
   // JSON has no NaN; such a heartbeat's message says what happened.

@@ -2,11 +2,12 @@
 
 #include "runtime/Train/StepProfile.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
-#include <cstdio>
 #include <tuple>
 
 using namespace nsa;
@@ -147,23 +148,18 @@ std::vector<CommandGroup> StepProfile::groups(const Program &program) const {
 //===----------------------------------------------------------------------===//
 
 static std::string describe(const MachinePeaks &peaks) {
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "FMA peak %.1f GFLOP/s (512-bit vectors %.1f), copy %.1f GB/s "
-                "on %d threads",
-                peaks.flops / 1e9, peaks.wideFlops / 1e9, peaks.copy / 1e9,
-                peaks.threads);
-  return text;
+  return formatted(
+      "FMA peak %.1f GFLOP/s (512-bit vectors %.1f), copy %.1f GB/s on %d "
+      "threads\n",
+      peaks.flops / 1e9, peaks.wideFlops / 1e9, peaks.copy / 1e9,
+      peaks.threads);
 }
 
 static std::string describe(const GPUPeaks &peaks) {
-  char text[256];
-  std::snprintf(text, sizeof text,
-                "%s: products of f32 %.1f TFLOP/s, of bf16 %.1f TFLOP/s, copy "
-                "%.1f GB/s",
-                peaks.name.c_str(), peaks.flops / 1e12, peaks.halfFlops / 1e12,
-                peaks.copy / 1e9);
-  return text;
+  return formatted("%s: products of f32 %.1f TFLOP/s, of bf16 %.1f TFLOP/s, "
+                   "copy %.1f GB/s\n",
+                   peaks.name.c_str(), peaks.flops / 1e12,
+                   peaks.halfFlops / 1e12, peaks.copy / 1e9);
 }
 
 /// Seconds of a step in commands that run one after the other.
@@ -192,45 +188,34 @@ StepProfile::describeReductions(const std::vector<CommandGroup> &list) const {
   }
   if (count == 0)
     return "";
-  char line[160];
-  std::snprintf(line, sizeof line,
-                "%u reductions over ranks: %.3f ms per step, %.1f %% of it "
-                "behind other commands\n",
-                count, taken * 1e3,
-                100 * ratio(std::max(taken - waited, 0.0), taken));
-  return line;
+  return formatted("%u reductions over ranks: %.3f ms per step, %.1f %% of it "
+                   "behind other commands\n",
+                   count, taken * 1e3,
+                   100 * ratio(std::max(taken - waited, 0.0), taken));
 }
 
 std::string StepProfile::table(const Program &program) const {
   std::vector<CommandGroup> list = groups(program);
   double inCommands = addSeconds(list);
   double step = medianStep();
-  std::string text;
-  char line[512];
-  auto add = [&](int length) {
-    text.append(line, std::min(size_t(std::max(length, 0)), sizeof line - 1));
-    text += '\n';
-  };
-  text +=
-      gpu ? describe(*gpu) + '\n' : describe(one) + '\n' + describe(all) + '\n';
-  add(std::snprintf(line, sizeof line,
-                    "%lld steps after %lld: median %.3f ms, %.0f tokens/s, "
-                    "%.1f %% of it in commands",
-                    static_cast<long long>(steps()),
-                    static_cast<long long>(warmUpSteps), step * 1e3,
+  std::string text = gpu ? describe(*gpu) : describe(one) + describe(all);
+  text += formatted("%" PRId64 " steps after %" PRId64
+                    ": median %.3f ms, %.0f tokens/s, %.1f %% of it in "
+                    "commands\n",
+                    steps(), warmUpSteps, step * 1e3,
                     ratio(tokensPerStep(program), step),
-                    100 * ratio(inCommands, step)));
+                    100 * ratio(inCommands, step));
   text += describeReductions(list);
   text += " share  ms/step  count  GFLOP/s    GB/s  of limit  command\n";
   for (size_t i = 0; i < std::min(list.size(), shownGroups); ++i) {
     const CommandGroup &group = list[i];
-    add(std::snprintf(
-        line, sizeof line, "%5.1f%% %8.3f %6u %8.1f %7.1f %8.0f%%  %s  %s",
-        100 * shareOf(group, inCommands), group.seconds * 1e3, group.count,
-        ratio(double(group.flops), group.seconds) / 1e9,
-        ratio(double(group.bytes), group.seconds) / 1e9,
-        100 * ratio(group.limitSeconds, group.seconds), group.command.c_str(),
-        group.location.c_str()));
+    text +=
+        formatted("%5.1f%% %8.3f %6u %8.1f %7.1f %8.0f%%  %s  %s\n",
+                  100 * shareOf(group, inCommands), group.seconds * 1e3,
+                  group.count, ratio(double(group.flops), group.seconds) / 1e9,
+                  ratio(double(group.bytes), group.seconds) / 1e9,
+                  100 * ratio(group.limitSeconds, group.seconds),
+                  group.command.c_str(), group.location.c_str());
   }
   return text;
 }

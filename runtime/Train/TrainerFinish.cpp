@@ -6,6 +6,7 @@
 #include "runtime/Train/SampleText.h"
 #include "runtime/Train/Trainer.h"
 
+#include <cinttypes>
 #include <cmath>
 
 namespace nsa {
@@ -186,20 +187,16 @@ Status Trainer::writeMetrics(TrainEnd end) const {
 }
 
 void Trainer::printSummary(TrainEnd end) {
-  char text[256];
   int64_t steps = state.step - firstStep;
   double speed =
       stepSeconds > 0
           ? double(steps) * double(plan.tokensPerStep()) / stepSeconds
           : 0.0;
-  std::snprintf(
-      text, sizeof text,
-      "%s at step %lld of %lld | %.0f toks/s | %s in steps, %s in all",
-      endName(end), static_cast<long long>(state.step),
-      static_cast<long long>(config.train.steps), speed,
-      Console::duration(stepSeconds).c_str(),
-      Console::duration(steadyClock() - started).c_str());
-  console.line(text);
+  console.line(formatted("%s at step %" PRId64 " of %" PRId64
+                         " | %.0f toks/s | %s in steps, %s in all",
+                         endName(end), state.step, config.train.steps, speed,
+                         Console::duration(stepSeconds).c_str(),
+                         Console::duration(steadyClock() - started).c_str()));
   console.line("run directory: " + directory->path());
   if (failedSaves > 0)
     console.line("saves that failed for lack of room: " +
@@ -213,10 +210,9 @@ void Trainer::printSummary(TrainEnd end) {
   if (std::optional<double> entropy = reachableEntropy(
           data.manifest, plan.seqLen, config.data.window == "document",
           config.data.isolateDocuments, config.data.targets == "marked")) {
-    std::snprintf(text, sizeof text,
-                  "source entropy %.4f nats/token, the model is %.4f above",
-                  *entropy, final->loss - *entropy);
-    console.line(text);
+    console.line(
+        formatted("source entropy %.4f nats/token, the model is %.4f above",
+                  *entropy, final->loss - *entropy));
   } else if (data.manifest.fact("entropy")) {
     console.line("the source's entropy is that of whole documents, which "
                  "windows of " +
@@ -224,16 +220,13 @@ void Trainer::printSummary(TrainEnd end) {
                  " tokens do not show (data.window: document, and a multiple "
                  "of their length)");
   }
-  std::snprintf(text, sizeof text, "validation loss %.4f %s", final->loss,
-                data.manifest.lossUnit());
-  std::string last = text;
+  std::string last = formatted("validation loss %.4f %s", final->loss,
+                               data.manifest.lossUnit());
   if (final->bitsPerByte)
     last += bitsText(*final->bitsPerByte);
-  if (final->order1) {
-    std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",
-                  *final->order1, *final->order2);
-    last += text;
-  }
+  if (final->order1)
+    last += formatted(" (order-1 %.4f, order-2 %.4f)", *final->order1,
+                      *final->order2);
   console.line(last);
 }
 

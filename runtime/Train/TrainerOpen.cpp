@@ -372,10 +372,7 @@ void Trainer::printHeader() {
   uint64_t lastSample = state.samples + uint64_t(lastStep() - state.step) *
                                             uint64_t(plan.sequencesPerStep());
   auto describeEpochs = [&](size_t source) {
-    char text[48];
-    std::snprintf(text, sizeof text, "%.2f epochs",
-                  sampler->epochs(lastSample, source));
-    return std::string(text);
+    return formatted("%.2f epochs", sampler->epochs(lastSample, source));
   };
   double weights = 0;
   for (const DataSource &source : data.sources)
@@ -398,15 +395,11 @@ void Trainer::printHeader() {
   for (const std::string &line : describeMemory(model.memory()))
     console.line(line);
   if (utilization.flops > 0) {
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "a step executes %.4g floating-point operations on each rank",
+    std::string line =
+        formatted("a step executes %.4g floating-point operations on each rank",
                   double(utilization.flops));
-    std::string line = text;
     if (utilization.peak > 0) {
-      std::snprintf(text, sizeof text, " | mfu is of %.4g TFLOP/s",
-                    utilization.peak / 1e12);
-      line += text;
+      line += formatted(" | mfu is of %.4g TFLOP/s", utilization.peak / 1e12);
     } else if (config.runtime.device == "cuda") {
       line += " | no mfu: the peak of this device is not known "
               "(runtime.peak_tflops)";

@@ -5,6 +5,7 @@
 #include "runtime/Train/Evaluate.h"
 #include "runtime/Train/Trainer.h"
 
+#include <cinttypes>
 #include <cmath>
 
 namespace nsa {
@@ -26,8 +27,7 @@ Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
 
 /// Bits per byte for people, and of which text they are.
 std::string Trainer::bitsText(double bits) const {
-  char text[64];
-  std::snprintf(text, sizeof text, " | %.4f bits/byte", bits);
+  std::string text = formatted(" | %.4f bits/byte", bits);
   return tokenizer->changes().empty()
              ? text
              : text + (" of text after " + tokenizer->changes());
@@ -72,16 +72,12 @@ Status Trainer::validate() {
   Result<double> bits = bitsPerByte(chosen, *result);
   if (!bits)
     return saveUnreadable(bits.message());
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
-                static_cast<long long>(state.step), result->loss,
-                std::exp(result->loss),
-                static_cast<unsigned long long>(result->tokens));
-  std::string line = text;
-  if (*bits > 0) {
+  std::string line = formatted(
+      "step %04" PRId64 " | validation loss %.4f | ppl %.3f | %" PRIu64
+      " tokens",
+      state.step, result->loss, std::exp(result->loss), result->tokens);
+  if (*bits > 0)
     line += bitsText(*bits);
-  }
   console.line(line);
   noteWrite(log->validation(state.step, result->loss));
   noteWrite(log->logHeartbeat(state.step, "validated"));
@@ -182,14 +178,9 @@ Status Trainer::evaluateBeforeSwitch() {
   NSA_ASSIGN_OR_RETURN(
       EvalResult result,
       evaluatePositions(*windows, chosen, {}, "the end of the stage"));
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step %04lld | loss of %llu held-out tokens in sequences of "
-                "%lld %.4f",
-                static_cast<long long>(state.step),
-                static_cast<unsigned long long>(result.tokens),
-                static_cast<long long>(plan.seqLen), result.loss);
-  console.line(text);
+  console.line(formatted("step %04" PRId64 " | loss of %" PRIu64
+                         " held-out tokens in sequences of %" PRId64 " %.4f",
+                         state.step, result.tokens, plan.seqLen, result.loss));
   EvaluationRecord record = recordOf(stageEndMessage);
   record.loss = result.loss;
   record.tokens = result.tokens;
@@ -207,21 +198,14 @@ Status Trainer::evaluateAfterSwitch() {
   NSA_ASSIGN_OR_RETURN(EvalResult result,
                        evaluateAtEarlierLength(chooseWindows(config, *windows),
                                                "the begin of the stage"));
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step %04lld | loss of %llu held-out tokens, the first %lld of "
-                "sequences of %lld, %.4f",
-                static_cast<long long>(state.step),
-                static_cast<unsigned long long>(result.tokens),
-                static_cast<long long>(earlierLength()),
-                static_cast<long long>(plan.seqLen), result.loss);
-  std::string line = text;
-  std::optional<double> before = log->stageEndLoss(state.step);
-  if (before) {
-    std::snprintf(text, sizeof text, " (%+.2f %% of %.4f before)",
-                  100 * (result.loss / *before - 1), *before);
-    line += text;
-  }
+  std::string line = formatted("step %04" PRId64 " | loss of %" PRIu64
+                               " held-out tokens, the first %" PRId64
+                               " of sequences of %" PRId64 ", %.4f",
+                               state.step, result.tokens, earlierLength(),
+                               plan.seqLen, result.loss);
+  if (std::optional<double> before = log->stageEndLoss(state.step))
+    line += formatted(" (%+.2f %% of %.4f before)",
+                      100 * (result.loss / *before - 1), *before);
   console.line(line);
   EvaluationRecord record = recordOf("stage_begun");
   record.earlier = {earlierLength(), result.loss, result.tokens};
