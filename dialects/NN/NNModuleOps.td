@@ -321,6 +321,7 @@ class NN_ParameterUser<string mnemonic, string reference,
         DeclareOpInterfaceMethods<SymbolUserOpInterface>,
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>,
         NN_ParameterUserOpInterface])> {
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let extraClassDeclaration = [{
     ::mlir::SymbolRefAttr getParameterRef() { return get}] # reference # [{(); }
     ::mlir::Value expand(::mlir::OpBuilder &builder, ::mlir::Location loc,
@@ -336,7 +337,6 @@ class NN_ParameterUser<string mnemonic, string reference,
 }
 
 def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "a parameter as a value";
   let description = [{
     With it, any operation takes parameters.
@@ -360,7 +360,6 @@ def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
 }
 
 def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "product with a weight, maybe as heads";
   let description = [{
     `y = x . w^T` for a weight `[out, in]`, which is `nn.matmul` with
@@ -388,7 +387,6 @@ def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
 }
 
 def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "output"]>]> {
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "division by the root of the mean square";
   let description = [{
     `nn.rms_norm`. With `plus_one`, it multiplies by `1 + weight`.
@@ -415,7 +413,6 @@ def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "out
 }
 
 def NN_EmbedOp : NN_ParameterUser<"embed", "Table"> {
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "rows of a table";
   let description = [{
     `nn.embedding`.
@@ -441,7 +438,6 @@ def NN_EmbedOp : NN_ParameterUser<"embed", "Table"> {
 
 def NN_RopeOp : NN_ParameterUser<"rope", "Table", [AllTypesMatch<["input", "output"]>]> {
   let resultName = [{"rotated"}];
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "rotary embedding";
   let description = [{
     `nn.rotary` with a frozen parameter of the kind `rotary`. Row `t` stands at
@@ -469,7 +465,6 @@ def NN_RopeOp : NN_ParameterUser<"rope", "Table", [AllTypesMatch<["input", "outp
 
 def NN_GatesOp : NN_ParameterUser<"gates", "Bias"> {
   let resultName = [{"gates"}];
-  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "gates from logits and a bias";
   let description = [{
     `nn.gate`.

@@ -19,13 +19,18 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;
 def NN_FloatElementTypeAttr : TypeAttrOf<NSA_FloatElement>;
 
-/// An op without side effects whose result types follow from its operands.
-class NN_GraphOp<string mnemonic, list<Trait> traits = []>
+/// An op without side effects whose results have names.
+class NN_NamedOp<string mnemonic, list<Trait> traits = []>
     : NN_Op<mnemonic, !listconcat(traits, [
-        Pure, InferTypeOpAdaptor,
+        Pure,
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])>,
       NSA_GraphMethods {
   let extraClassDefinition = graphMethods;
+}
+
+/// Such an op whose result types follow from its operands.
+class NN_GraphOp<string mnemonic, list<Trait> traits = []>
+    : NN_NamedOp<mnemonic, !listconcat(traits, [InferTypeOpAdaptor])> {
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];

@@ -242,18 +242,6 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
 // Names of results
 //===----------------------------------------------------------------------===//
 
-void SliceShardOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setName(getPart(), "part");
-}
-
-void AllGatherOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setName(getWhole(), "whole");
-}
-
-void FlattenOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setName(getOutput(), "flat");
-}
-
 void UnflattenOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   for (Value part : getParts())
     setName(part, "part");

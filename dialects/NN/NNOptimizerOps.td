@@ -31,8 +31,7 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
   let resultNames = [{"mean"}];
 }
 
-def NN_SliceShardOp : NN_Op<"slice_shard", [
-    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+def NN_SliceShardOp : NN_NamedOp<"slice_shard"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "this rank's part of a tensor";
   let description = [{
@@ -50,12 +49,12 @@ def NN_SliceShardOp : NN_Op<"slice_shard", [
   let arguments = (ins NSA_F32Tensor:$input,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
   let results = (outs NSA_F32Tensor:$part);
+  let resultNames = [{"part"}];
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($part)";
   let hasVerifier = 1;
 }
 
-def NN_AllGatherOp : NN_Op<"all_gather", [
-    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+def NN_AllGatherOp : NN_NamedOp<"all_gather"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "a tensor of the parts of all ranks";
   let description = [{
@@ -70,6 +69,7 @@ def NN_AllGatherOp : NN_Op<"all_gather", [
   let arguments = (ins NSA_F32Tensor:$part,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
   let results = (outs NSA_F32Tensor:$whole);
+  let resultNames = [{"whole"}];
   let assemblyFormat = "$part attr-dict `:` type($part) `->` type($whole)";
   let hasVerifier = 1;
 }
@@ -200,10 +200,9 @@ def NN_FlatGroup : ConfinedType<NSA_F32Tensor, [],
     "statically shaped tensor of 32-bit float values",
     "::mlir::RankedTensorType">;
 
-def NN_FlattenOp : NN_Op<"flatten", [
-    Pure, NSA_ViewOfArguments,
-    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
-    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+def NN_FlattenOp : NN_NamedOp<"flatten", [
+    NSA_ViewOfArguments,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let opDocGroup = NSA_DocGroup<"Flat groups of tensors">;
   let summary = "view of persistent tensors as one";
   let description = [{
@@ -227,6 +226,7 @@ def NN_FlattenOp : NN_Op<"flatten", [
   }];
   let arguments = (ins Variadic<NSA_F32Tensor>:$parts, StrArrayAttr:$tensors);
   let results = (outs NN_FlatGroup:$output);
+  let resultNames = [{"flat"}];
   let assemblyFormat = [{
     $parts `in` $tensors attr-dict `:` functional-type(operands, results)
   }];

@@ -184,12 +184,13 @@ def RT_EntryOp : RT_Op<"entry", [
 //===----------------------------------------------------------------------===//
 
 class RT_MemoryOp<string mnemonic, list<Trait> traits = []>
-    : RT_Op<mnemonic, !listconcat(traits, [ParentOneOf<["EntryOp"]>])>;
+    : RT_Op<mnemonic, !listconcat(traits, [ParentOneOf<["EntryOp"]>])> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
+}
 
 def RT_GetOp : RT_MemoryOp<"get", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the memory of a named tensor";
   let description = [{
     Example:
@@ -205,7 +206,6 @@ def RT_GetOp : RT_MemoryOp<"get", [
 
 def RT_FlatViewOp : RT_MemoryOp<"flat_view", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the memory of named fp32 tensors that lie one after the other";
   let description = [{
     Each tensor is followed by zeros up to a multiple of 64 bytes. `nsa-plan`
@@ -225,7 +225,6 @@ def RT_FlatViewOp : RT_MemoryOp<"flat_view", [
 
 def RT_BufferOp : RT_MemoryOp<"buffer", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "memory of the arena that lives while an entry runs";
   let description = [{
     Its content is undefined until a command writes it. `at` (`slice`) is its place
@@ -248,7 +247,6 @@ def RT_BufferOp : RT_MemoryOp<"buffer", [
 
 def RT_ViewOp : RT_MemoryOp<"view", [
     Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
-  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "elements of memory under another shape";
   let description = [{
     All elements of `source` in the same order, or, with an `offset`, those from
@@ -284,12 +282,13 @@ class RT_Command<string mnemonic, list<string> methods = [],
                  list<Trait> traits = []>
     : RT_Op<mnemonic, !listconcat(traits, [
         ParentOneOf<["EntryOp"]>,
-        DeclareOpInterfaceMethods<RT_CommandOpInterface, methods>])>;
+        DeclareOpInterfaceMethods<RT_CommandOpInterface, methods>])> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
+}
 
 def RT_LaunchOp : RT_Command<"launch", [], [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "run a kernel over its whole grid";
   let description = [{
     The kernel's arguments are `inputs`, then `outputs`. Memory may be both an
@@ -315,7 +314,6 @@ def RT_GemmOp : RT_Command<"gemm", [
     "getReads", "getWorkspaceSize", "assignWorkspace"], [
     OptionalTypesMatchWith<"addend has the type of out", "out", "addend",
                            "$_self">]> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "matmul";
   let description = [{
     `out = alpha * op(lhs) . op(rhs) + beta * addend`, accumulated in fp32, where `op`
@@ -363,7 +361,6 @@ def RT_GemmOp : RT_Command<"gemm", [
 }
 
 def RT_FillOp : RT_Command<"fill"> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "set every element to one value";
   let description = [{
     `value` is converted to the element type.
@@ -379,7 +376,6 @@ def RT_FillOp : RT_Command<"fill"> {
 }
 
 def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy all elements";
   let description = [{
     Example:
@@ -395,7 +391,6 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
 }
 
 def RT_SliceShardOp : RT_Command<"slice_shard"> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy this rank's part of memory";
   let description = [{
     With `n` elements in `part` and `r` the number of this rank, copies the
@@ -420,7 +415,6 @@ def RT_SliceShardOp : RT_Command<"slice_shard"> {
 }
 
 def RT_WriteShardOp : RT_Command<"write_shard"> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy to this rank's part of memory";
   let description = [{
     The inverse of `rt.slice_shard`: the other parts of `memory` stay.
@@ -444,7 +438,6 @@ def RT_WriteShardOp : RT_Command<"write_shard"> {
 }
 
 def RT_CollectiveStartOp : RT_Command<"collective_start"> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "start an asynchronous collective";
   let description = [{
     With `x_q` what `memory` holds on rank `q` of `R`:
@@ -482,7 +475,6 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
 }
 
 def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "wait until the collective has ended";
   let description = [{
     Ends what the last `rt.collective_start` of the same value began.
@@ -501,7 +493,6 @@ def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
 
 def RT_InitializeOp : RT_Command<"initialize", [], [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "give a named tensor its initial value";
   let description = [{
     The value follows from the tensor's `init`, its name and the seed of the
