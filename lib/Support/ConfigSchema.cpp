@@ -122,6 +122,12 @@ private:
     bool isAtOther = isDefault(path) && !other.empty() && !isDefault(other);
     return Error{(isAtOther ? other : path) + ": " + text};
   }
+  template <typename T, typename U>
+  Error hasNoEffect(const std::string &path, const T &value,
+                    const std::string &other, const U &reason) const {
+    return conflict(path, name(path, value) + " has no effect with " +
+                              name(other, reason));
+  }
   Status checkDivides(const std::string &path, int64_t value,
                       const std::string &other, int64_t multiple) const {
     if (multiple % value == 0)
@@ -159,10 +165,8 @@ Status ConflictFinder::checkModel() const {
                                      " must be even for the rotary embedding");
   NSA_RETURN_IF_ERROR(checkRope());
   if (m.qkNormJoint && !m.qkNorm)
-    return conflict("model.qk_norm_joint",
-                    name("model.qk_norm_joint", m.qkNormJoint) +
-                        " has no effect with " +
-                        name("model.qk_norm", m.qkNorm));
+    return hasNoEffect("model.qk_norm_joint", m.qkNormJoint, "model.qk_norm",
+                       m.qkNorm);
   if (config.data.tokenizer == "byte" && m.vocabSize < 256)
     return conflict("model.vocab_size",
                     name("model.vocab_size", m.vocabSize) +
@@ -189,11 +193,6 @@ Result<std::vector<double>> nsa::getRopeDivisors(const ModelConfig &model) {
 
 Status ConflictFinder::checkRope() const {
   const ModelConfig &m = config.model;
-  auto hasNoEffect = [&](const std::string &path, const auto &value,
-                         const std::string &other, const auto &reason) {
-    return conflict(path, name(path, value) + " has no effect with " +
-                              name(other, reason));
-  };
   std::string dim = "model.rope_dim", scaling = "model.rope_scaling";
   if (m.ropeBase == 0 && m.ropeDim != 0)
     return hasNoEffect(dim, m.ropeDim, "model.rope_base", m.ropeBase);
@@ -247,9 +246,7 @@ Status ConflictFinder::checkNsa() const {
   NSA_RETURN_IF_ERROR(checkDivides("nsa.d", n.d, "nsa.l_sel", n.lSel));
   NSA_RETURN_IF_ERROR(checkAtMost("nsa.l", n.l, "nsa.l_sel", n.lSel));
   if (n.phiPos && n.phi == "mean")
-    return conflict("nsa.phi_pos", name("nsa.phi_pos", n.phiPos) +
-                                       " has no effect with " +
-                                       name("nsa.phi", n.phi));
+    return hasNoEffect("nsa.phi_pos", n.phiPos, "nsa.phi", n.phi);
   return {};
 }
 
@@ -273,14 +270,11 @@ Status ConflictFinder::checkTrain() const {
   NSA_RETURN_IF_ERROR(checkAtMost("train.warmup_steps", t.warmupSteps,
                                   "train.steps", t.steps, hint));
   if (t.optimizer == "lion" && t.adamEps != TrainConfig().adamEps)
-    return conflict("train.adam_eps", name("train.adam_eps", t.adamEps) +
-                                          " has no effect with " +
-                                          name("train.optimizer", t.optimizer));
+    return hasNoEffect("train.adam_eps", t.adamEps, "train.optimizer",
+                       t.optimizer);
   if (t.lrSchedule != "wsd" && t.lrDecaySteps != 0)
-    return conflict("train.lr_decay_steps",
-                    name("train.lr_decay_steps", t.lrDecaySteps) +
-                        " has no effect with " +
-                        name("train.lr_schedule", t.lrSchedule));
+    return hasNoEffect("train.lr_decay_steps", t.lrDecaySteps,
+                       "train.lr_schedule", t.lrSchedule);
   if (t.warmupSteps + t.lrDecaySteps > t.steps)
     return conflict("train.lr_decay_steps",
                     name("train.lr_decay_steps", t.lrDecaySteps) + " and " +
