@@ -3,6 +3,7 @@
 #include "runtime/Core/Describe.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/DataType.h"
+#include "runtime/Core/Bindings.h"
 
 #include <algorithm>
 
@@ -134,34 +135,13 @@ const char *nsa::segmentName(artifact::SegmentKind kind) {
 
 uint64_t nsa::commandBytes(const artifact::Artifact &root,
                            const artifact::Command &command) {
+  if (const auto *gemm = command.action_as_Gemm())
+    return gemm->lhs()->size() + gemm->rhs()->size() +
+           (gemm->beta() == 0 ? 1 : 2) * gemm->out()->size();
+  if (const auto *copy = command.action_as_Copy())
+    return 2 * std::min(copy->source()->size(), copy->out()->size());
   uint64_t bytes = 0;
-  switch (command.action_type()) {
-  case Action::Launch:
-    for (const artifact::Slice *slice : *command.action_as_Launch()->operands())
-      bytes += slice->size();
-    return bytes;
-  case Action::Gemm: {
-    const auto &gemm = *command.action_as_Gemm();
-    uint64_t results = gemm.beta() == 0 ? 1 : 2;
-    return gemm.lhs()->size() + gemm.rhs()->size() +
-           results * gemm.out()->size();
-  }
-  case Action::Fill:
-    return command.action_as_Fill()->out()->size();
-  case Action::Copy:
-    return 2 * std::min(command.action_as_Copy()->source()->size(),
-                        command.action_as_Copy()->out()->size());
-  case Action::Initialize:
-    return root.tensors()
-        ->Get(command.action_as_Initialize()->tensor())
-        ->slice()
-        ->size();
-  case Action::CollectiveStart:
-    return command.action_as_CollectiveStart()->memory()->size();
-  case Action::CollectiveDone:
-    return command.action_as_CollectiveDone()->memory()->size();
-  case Action::NONE:
-    break;
-  }
+  for (const artifact::Slice *slice : slicesOf(root, command))
+    bytes += slice->size();
   return bytes;
 }
