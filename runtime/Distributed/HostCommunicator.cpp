@@ -52,8 +52,8 @@ Status HostCommunicator::wait(uint64_t number) {
     if (!text.empty() && !end)
       end = now + mostAfterLoss;
     if (end && now >= *end && stop.empty())
-      failure = Error{"rank " + std::to_string(rank()) + " in reduction " +
-                      std::to_string(finished + 1) + ": " + text};
+      fail(Error{"rank " + std::to_string(rank()) + " in reduction " +
+                 std::to_string(finished + 1) + ": " + text});
   }
   waited +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
@@ -63,9 +63,9 @@ Status HostCommunicator::wait(uint64_t number) {
   return stop.empty() ? failure : Error{stop};
 }
 
-bool HostCommunicator::failed() {
-  std::lock_guard<std::mutex> lock(mutex);
-  return !failure;
+void HostCommunicator::fail(Status why) {
+  failure = std::move(why);
+  store.abortRun();
 }
 
 void HostCommunicator::work() {
@@ -83,7 +83,7 @@ void HostCommunicator::work() {
     if (status)
       finished = number;
     else
-      failure = status;
+      fail(status);
     changed.notify_all();
     if (!status)
       return;

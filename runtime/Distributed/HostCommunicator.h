@@ -15,7 +15,7 @@
 namespace nsa {
 
 /// Runs the reductions of a rank one after the other on a thread of its own.
-/// After one has failed, all fail.
+/// After one has failed, all fail, and the run is over.
 class HostCommunicator final : public Communicator {
 public:
   /// `store` outlives it.
@@ -32,9 +32,8 @@ public:
   /// go on then.
   Status wait(uint64_t number) override;
 
-  /// Seconds spent in `wait` so far, and whether a reduction has failed.
+  /// Seconds spent in `wait` so far.
   double waitedSeconds() const { return waited; }
-  bool failed();
 
 private:
   struct Job {
@@ -45,6 +44,7 @@ private:
   };
 
   void work();
+  void fail(Status why);
   Status run(const Job &job, uint64_t number);
   Status reduce(const Job &job);
   std::string findCause();

@@ -1,6 +1,7 @@
 //===- Launcher.cpp - starts the ranks of a run on this machine -----------===//
 
 #include "runtime/Distributed/Launcher.h"
+#include "lib/Support/Random.h"
 #include "runtime/Distributed/OutputWriter.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Token.h"
@@ -239,7 +240,7 @@ Status Attempt::startRank(int rank, const std::vector<std::string> &command,
 }
 
 Status Attempt::start(const std::vector<std::string> &command) {
-  NSA_ASSIGN_OR_RETURN(token, makeToken());
+  NSA_ASSIGN_OR_RETURN(token, randomHex(/*count=*/32));
   NSA_ASSIGN_OR_RETURN(port, findFreePort());
   int ends[2];
   NSA_RETURN_IF_ERROR(makePipe(ends));

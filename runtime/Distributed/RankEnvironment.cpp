@@ -34,43 +34,27 @@ constexpr Names knownNames[] = {
 
 constexpr int maxRanks = 1 << 16;
 
-/// Reads numbers and remembers the first error.
-class NumberReader {
-public:
-  explicit NumberReader(const Variables &variables) : variables(variables) {}
-
-  /// The value of a variable between two numbers; `otherwise` if it is not set.
-  int read(const char *name, int least, int most,
-           std::optional<int> otherwise) {
-    std::optional<std::string> text = variables(name);
-    if (!text) {
-      if (!otherwise)
-        fail(std::string(name) + " is not set");
-      return otherwise.value_or(least);
-    }
-    int value = 0;
-    const char *end = text->data() + text->size();
-    std::from_chars_result parsed = std::from_chars(text->data(), end, value);
-    if (parsed.ec != std::errc() || parsed.ptr != end || value < least ||
-        value > most)
-      fail(std::string(name) + " is " + quote(*text) +
-           ", expected a number from " + std::to_string(least) + " to " +
-           std::to_string(most));
-    return value;
-  }
-
-  void fail(const std::string &text) {
-    if (message.empty())
-      message = text;
-  }
-
-  std::string message;
-
-private:
-  const Variables &variables;
-};
-
 } // namespace
+
+/// The value of a variable between two numbers; `otherwise` if it is not set.
+static Result<int> readNumber(const Variables &variables, const char *name,
+                              int least, int most,
+                              std::optional<int> otherwise) {
+  std::optional<std::string> text = variables(name);
+  if (!text && otherwise)
+    return *otherwise;
+  if (!text)
+    return Error{std::string(name) + " is not set"};
+  int value = 0;
+  const char *end = text->data() + text->size();
+  std::from_chars_result parsed = std::from_chars(text->data(), end, value);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value < least ||
+      value > most)
+    return Error{std::string(name) + " is " + quote(*text) +
+                 ", expected a number from " + std::to_string(least) + " to " +
+                 std::to_string(most)};
+  return value;
+}
 
 /// The first way that has started this process; null if none has.
 static const Names *findNames(const Variables &variables) {
@@ -125,19 +109,21 @@ static std::string findFirstNode(std::string_view list) {
 }
 
 /// What srun says of this machine, and of the one of rank 0.
-static void readStep(const Variables &variables, NumberReader &numbers,
-                     RankEnvironment &environment) {
-  int node = numbers.read("SLURM_NODEID", 0, maxRanks, 0);
+static Status readStep(const Variables &variables,
+                       RankEnvironment &environment) {
+  NSA_ASSIGN_OR_RETURN(int node,
+                       readNumber(variables, "SLURM_NODEID", 0, maxRanks, 0));
   std::string list = variables("SLURM_STEP_TASKS_PER_NODE").value_or("");
-  if (std::optional<int> tasks = findTasksOfNode(list, node))
-    environment.localSize = *tasks;
-  else
-    numbers.fail("SLURM_STEP_TASKS_PER_NODE is " + quote(list) +
+  std::optional<int> tasks = findTasksOfNode(list, node);
+  if (!tasks)
+    return Error{"SLURM_STEP_TASKS_PER_NODE is " + quote(list) +
                  ", expected the tasks of node " + std::to_string(node) +
-                 ", as in '2(x3),1'");
+                 ", as in '2(x3),1'"};
+  environment.localSize = *tasks;
   if (environment.localSize < environment.size)
     environment.address =
         findFirstNode(variables("SLURM_STEP_NODELIST").value_or(""));
+  return {};
 }
 
 Result<RankEnvironment> readRankEnvironment(const Variables &variables) {
@@ -146,34 +132,37 @@ Result<RankEnvironment> readRankEnvironment(const Variables &variables) {
   if (!names)
     return environment;
   environment.source = names->rank;
-  NumberReader numbers(variables);
-  environment.size = numbers.read(names->size, 1, maxRanks, std::nullopt);
-  environment.rank = numbers.read(
-      names->rank, 0, std::max(0, environment.size - 1), std::nullopt);
+  auto read = [&](const char *name, int least, int most,
+                  std::optional<int> otherwise = std::nullopt) {
+    return readNumber(variables, name, least, most, otherwise);
+  };
+  NSA_ASSIGN_OR_RETURN(environment.size, read(names->size, 1, maxRanks));
+  NSA_ASSIGN_OR_RETURN(environment.rank,
+                       read(names->rank, 0, environment.size - 1));
   std::string nearby = environment.address;
-  if (names->localSize)
-    environment.localSize =
-        numbers.read(names->localSize, 1, maxRanks, environment.size);
-  else
-    readStep(variables, numbers, environment);
+  if (names->localSize) {
+    NSA_ASSIGN_OR_RETURN(environment.localSize,
+                         read(names->localSize, 1, maxRanks, environment.size));
+  } else {
+    NSA_RETURN_IF_ERROR(readStep(variables, environment));
+  }
   environment.localSize = std::min(environment.localSize, environment.size);
-  environment.localRank =
-      numbers.read(names->localRank, 0, environment.localSize - 1,
-                   environment.rank % environment.localSize);
+  NSA_ASSIGN_OR_RETURN(environment.localRank,
+                       read(names->localRank, 0, environment.localSize - 1,
+                            environment.rank % environment.localSize));
   if (std::optional<std::string> address = variables("MASTER_ADDR"))
     environment.address = *address;
   else if (environment.localSize < environment.size &&
            (environment.address.empty() || environment.address == nearby))
-    numbers.fail("MASTER_ADDR is not set, but only " +
+    return Error{"MASTER_ADDR is not set, but only " +
                  std::to_string(environment.localSize) + " of " +
                  std::to_string(environment.size) +
-                 " ranks are on this machine");
-  int port = numbers.read("MASTER_PORT", 1, 65534, environment.port);
+                 " ranks are on this machine"};
+  NSA_ASSIGN_OR_RETURN(int port,
+                       read("MASTER_PORT", 1, 65534, environment.port));
   std::optional<std::string> agent = variables("TORCHELASTIC_USE_AGENT_STORE");
   bool isTaken = agent && (*agent == "True" || *agent == "1");
   environment.port = uint16_t(port + (isTaken ? 1 : 0));
-  if (!numbers.message.empty())
-    return Error{numbers.message};
   return environment;
 }
 

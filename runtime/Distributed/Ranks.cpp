@@ -20,14 +20,14 @@ static constexpr Milliseconds askEvery{500};
 /// for ranks that do not come.
 static Result<std::unique_ptr<Reducer>>
 connectReducer(const std::shared_ptr<StoreClient> &store,
-               const std::string &plugin, ReducerOptions options) {
+               const std::string &plugin) {
   std::promise<Result<std::unique_ptr<Reducer>>> promise;
   auto opened = promise.get_future();
-  Clock::time_point end = Clock::now() + options.timeout;
-  options.keys = store.get();
+  Clock::time_point end = Clock::now() + store->timeout();
   std::thread thread = startSignalBlockedThread(
-      [store, plugin, options, promise = std::move(promise)]() mutable {
-        promise.set_value(openReducer(plugin, options));
+      [store, plugin, promise = std::move(promise)]() mutable {
+        promise.set_value(
+            openReducer(plugin, {store.get(), store->localAddress()}));
       });
   std::string why;
   while (why.empty() &&
@@ -54,14 +54,17 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
                                            StoreFailure *failure) {
   auto ranks = std::make_unique<Ranks>();
   ranks->environment = environment;
-  ranks->timeout = options.timeout;
   if (environment.size == 1)
     return ranks;
   StoreFailure ignored;
   StoreFailure &kind = failure ? *failure : ignored;
-  Status status = ranks->meet(options, kind);
+  kind = StoreFailure::Mistake;
+  Status status =
+      options.plugin.empty() ? Status() : checkReducer(options.plugin);
+  if (status)
+    status = ranks->meet(options, kind);
   if (status && !options.plugin.empty())
-    status = ranks->connect(options, kind);
+    status = ranks->connect(options.plugin, kind);
   if (status)
     return ranks;
   if (kind == StoreFailure::Loss && ranks->store)
@@ -94,7 +97,6 @@ static Status checkTrust(const RankEnvironment &environment,
 }
 
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
-  failure = StoreFailure::Mistake;
   NSA_ASSIGN_OR_RETURN(std::vector<ResolvedAddress> addresses,
                        resolve(environment.address));
   NSA_RETURN_IF_ERROR(checkTrust(environment, addresses, options));
@@ -122,18 +124,11 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
                               : "")};
 }
 
-Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
-  failure = StoreFailure::Mistake;
-  NSA_RETURN_IF_ERROR(checkReducer(options.plugin));
-  ReducerOptions reducer;
-  reducer.rank = environment.rank;
-  reducer.size = environment.size;
-  reducer.address = store->localAddress();
-  reducer.timeout = options.timeout;
+Status Ranks::connect(const std::string &plugin, StoreFailure &failure) {
   failure = StoreFailure::Loss;
-  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Reducer> opened,
-                       connectReducer(store, options.plugin, reducer));
-  reductions = std::make_unique<HostCommunicator>(std::move(opened), *store);
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Reducer> reducer,
+                       connectReducer(store, plugin));
+  reductions = std::make_unique<HostCommunicator>(std::move(reducer), *store);
   return {};
 }
 
@@ -148,7 +143,7 @@ Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
   if (environment.size == 1)
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
-      store->exchange(name, payload, timeout, most);
+      store->exchange(name, payload, store->timeout(), most);
   if (!all && store->lastFailure() != StoreFailure::Mistake)
     store->abortRun();
   return all;
@@ -168,7 +163,7 @@ std::string Ranks::stopReason() const {
 void Ranks::awaitEnd() {
   // A rank that does not come changes nothing.
   if (store)
-    (void)store->exchange("the end", "", timeout, Milliseconds(0),
+    (void)store->exchange("the end", "", store->timeout(), Milliseconds(0),
                           /*mayFollowStop=*/true);
 }
 
@@ -197,9 +192,7 @@ Status Ranks::checkSame(const std::string &what, const std::string &text) {
   return {};
 }
 
-bool Ranks::lostSomeone() const {
-  return (store && store->hasAborted()) || (reductions && reductions->failed());
-}
+bool Ranks::lostSomeone() const { return store && store->hasAborted(); }
 
 void Ranks::fail(const std::string &message) {
   if (store)

@@ -99,10 +99,9 @@ public:
 
 private:
   Status meet(const RanksOptions &options, StoreFailure &failure);
-  Status connect(const RanksOptions &options, StoreFailure &failure);
+  Status connect(const std::string &plugin, StoreFailure &failure);
 
   RankEnvironment environment;
-  Milliseconds timeout{0};
   std::unique_ptr<StoreServer> server;
   /// A thread that still connects ranks may outlive them.
   std::shared_ptr<StoreClient> store;

@@ -16,14 +16,10 @@
 namespace nsa {
 
 struct ReducerOptions {
-  int rank = 0;
-  int size = 1;
+  /// Where ranks find each other; outlives the reducer.
+  ProcessGroup *group = nullptr;
   /// The address of this machine that the other ranks can reach.
   std::string address;
-  /// How long a reduction may take.
-  std::chrono::milliseconds timeout{0};
-  /// Where ranks find each other; outlives the reducer.
-  KeyValues *keys = nullptr;
 };
 
 /// One thread uses it.
@@ -53,7 +49,7 @@ using CreateReducer = Reducer *(*)(const char *version,
                                    const ReducerOptions &options,
                                    std::string &error);
 inline constexpr const char *createReducerName = "nsaCreateReducer";
-inline constexpr const char *reducerVersion = NSA_VERSION " 3";
+inline constexpr const char *reducerVersion = NSA_VERSION " 4";
 
 } // namespace nsa
 

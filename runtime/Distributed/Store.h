@@ -60,9 +60,35 @@ public:
   uint16_t port() const;
 
 private:
-  class Impl;
-  explicit StoreServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl;
+  struct Peer;
+
+  StoreServer(std::vector<int> listeners, int size, RunIdentity identity);
+  void serve();
+  void accept(int listener);
+  void receive(Peer &peer);
+  void flush(Peer &peer);
+  void drop(Peer &peer);
+  void dropStrangers();
+  void registerRank(Peer &peer, const wire::Message &hello);
+  std::string findMistake(const wire::Message &hello);
+  void noteRefusal(const std::string &text, bool endsRun = false);
+  void relay(Peer &peer, wire::Message message);
+  void tellProgress(Peer &peer);
+  void tellHowRanksAre();
+  void tellAll(const wire::Message &message);
+  bool isComplete() const;
+
+  const std::vector<int> listeners;
+  const RunIdentity identity;
+  std::vector<bool> hasCome;
+  std::vector<std::unique_ptr<Peer>> peers;
+  /// What was told to all, for ranks that have not come.
+  std::string log;
+  /// The last connection that was refused, or the one that ends the run.
+  wire::Message refusal{wire::Kind::Refused};
+  std::chrono::steady_clock::time_point acceptAfter, nextTelling;
+  std::atomic<bool> stopping{false};
+  std::thread thread;
 };
 
 /// One rank's connection to the store. Threads may share it; one is in an

@@ -157,7 +157,8 @@ Status StoreClient::send(const wire::Message &message) {
 
 /// What the thread does, until the connection ends.
 void StoreClient::follow() {
-  Clock::time_point nextLook = Clock::now() + lookEvery;
+  // The first messages may have come already.
+  Clock::time_point nextLook = Clock::now();
   for (bool isOpen = true; isOpen;) {
     Result<size_t> count = receive(
         std::chrono::duration_cast<Milliseconds>(nextLook - Clock::now()));

@@ -38,10 +38,8 @@ static constexpr Milliseconds tellEvery{200}, silentAfter{1300};
 /// How long nothing is accepted after there was no descriptor left.
 static constexpr Milliseconds pauseWithoutDescriptors{20};
 
-namespace {
-
 /// A connection. Its rank is -1 until it has registered.
-struct Peer {
+struct StoreServer::Peer {
   Peer(int fd, std::string nonce) : fd(fd), nonce(std::move(nonce)) {}
   Peer(const Peer &) = delete;
   Peer &operator=(const Peer &) = delete;
@@ -61,61 +59,24 @@ struct Peer {
   std::optional<Message> progress;
 };
 
-} // namespace
-
-class StoreServer::Impl {
-public:
-  Impl(std::vector<int> listeners, int size, RunIdentity identity)
-      : listeners(std::move(listeners)), identity(std::move(identity)),
-        hasCome(size_t(size)) {
-    thread = startSignalBlockedThread([this] { serve(); });
-  }
-  ~Impl();
-
-  uint16_t port() const { return boundPortOf(listeners.front()); }
-
-private:
-  void serve();
-  void accept(int listener);
-  void receive(Peer &peer);
-  void flush(Peer &peer);
-  void drop(Peer &peer);
-  void dropStrangers();
-  void registerRank(Peer &peer, const Message &hello);
-  std::string findMistake(const Message &hello);
-  void noteRefusal(const std::string &text, bool endsRun = false);
-  void relay(Peer &peer, Message message);
-  void tellProgress(Peer &peer);
-  void tellHowRanksAre();
-  void tellAll(const Message &message);
-  bool isComplete() const;
-
-  const std::vector<int> listeners;
-  const RunIdentity identity;
-  std::vector<bool> hasCome;
-  std::vector<std::unique_ptr<Peer>> peers;
-  /// What was told to all, for ranks that have not come.
-  std::string log;
-  /// The last connection that was refused, or the one that ends the run.
-  Message refusal{Kind::Refused};
-  Clock::time_point acceptAfter, nextTelling;
-  std::atomic<bool> stopping{false};
-  std::thread thread;
-};
-
-StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
-StoreServer::~StoreServer() = default;
-uint16_t StoreServer::port() const { return impl->port(); }
+StoreServer::StoreServer(std::vector<int> listeners, int size,
+                         RunIdentity identity)
+    : listeners(std::move(listeners)), identity(std::move(identity)),
+      hasCome(size_t(size)) {
+  thread = startSignalBlockedThread([this] { serve(); });
+}
 
 Result<std::unique_ptr<StoreServer>>
 StoreServer::start(const std::string &address, uint16_t port, int size,
                    const RunIdentity &identity) {
   NSA_ASSIGN_OR_RETURN(std::vector<int> listeners, listenAt(address, port));
-  return std::unique_ptr<StoreServer>(new StoreServer(
-      std::make_unique<Impl>(std::move(listeners), size, identity)));
+  return std::unique_ptr<StoreServer>(
+      new StoreServer(std::move(listeners), size, identity));
 }
 
-StoreServer::Impl::~Impl() {
+uint16_t StoreServer::port() const { return boundPortOf(listeners.front()); }
+
+StoreServer::~StoreServer() {
   stopping = true;
   // Which the thread notices.
   for (int listener : listeners)
@@ -129,7 +90,7 @@ StoreServer::Impl::~Impl() {
 // Connections
 //===----------------------------------------------------------------------===//
 
-void StoreServer::Impl::serve() {
+void StoreServer::serve() {
   std::optional<Clock::time_point> end;
   while (true) {
     Clock::time_point now = Clock::now();
@@ -166,7 +127,7 @@ void StoreServer::Impl::serve() {
 }
 
 /// Accepts one connection and asks it for a proof.
-void StoreServer::Impl::accept(int listener) {
+void StoreServer::accept(int listener) {
   int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     acceptAfter = Clock::now() + pauseWithoutDescriptors;
@@ -183,7 +144,7 @@ void StoreServer::Impl::accept(int listener) {
 }
 
 /// Reads a part of what has come, so that all have their turn.
-void StoreServer::Impl::receive(Peer &peer) {
+void StoreServer::receive(Peer &peer) {
   char buffer[1 << 16];
   ssize_t count = ::recv(peer.fd, buffer, sizeof buffer, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR))
@@ -210,7 +171,7 @@ void StoreServer::Impl::receive(Peer &peer) {
   peer.in.erase(0, peer.in.size() - rest.size());
 }
 
-void StoreServer::Impl::flush(Peer &peer) {
+void StoreServer::flush(Peer &peer) {
   while (!peer.out.empty() && !peer.isClosed) {
     ssize_t count =
         ::send(peer.fd, peer.out.data(), peer.out.size(), MSG_NOSIGNAL);
@@ -223,7 +184,7 @@ void StoreServer::Impl::flush(Peer &peer) {
 }
 
 /// Ends connections that do not register: the oldest, of too many.
-void StoreServer::Impl::dropStrangers() {
+void StoreServer::dropStrangers() {
   size_t strangers = 0;
   for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer)
     if (!(*peer)->isRegistered() && !(*peer)->isClosed &&
@@ -233,7 +194,7 @@ void StoreServer::Impl::dropStrangers() {
 }
 
 /// A connection has ended. Without a word before that is a loss.
-void StoreServer::Impl::drop(Peer &peer) {
+void StoreServer::drop(Peer &peer) {
   if (std::exchange(peer.isClosed, true) || !peer.isRegistered() ||
       peer.hasLeft)
     return;
@@ -247,7 +208,7 @@ void StoreServer::Impl::drop(Peer &peer) {
 
 /// Registers a connection if it proves that it may be, or says why not and ends
 /// it.
-void StoreServer::Impl::registerRank(Peer &peer, const Message &hello) {
+void StoreServer::registerRank(Peer &peer, const Message &hello) {
   if (hello.kind != Kind::Hello || hello.text.size() != nonceBytes + proofBytes)
     return drop(peer);
   const std::string nonce = hello.text.substr(0, nonceBytes);
@@ -277,7 +238,7 @@ void StoreServer::Impl::registerRank(Peer &peer, const Message &hello) {
 }
 
 /// Why a client that knows the token may not register; empty if it may.
-std::string StoreServer::Impl::findMistake(const Message &hello) {
+std::string StoreServer::findMistake(const Message &hello) {
   if (hello.name != identity.run)
     return "the store there is that of another run: '" + identity.run +
            "', this is '" + hello.name + "'; MASTER_PORT says where it is";
@@ -295,12 +256,12 @@ std::string StoreServer::Impl::findMistake(const Message &hello) {
   return "";
 }
 
-bool StoreServer::Impl::isComplete() const {
+bool StoreServer::isComplete() const {
   return std::find(hasCome.begin(), hasCome.end(), false) == hasCome.end();
 }
 
 /// A refused connection may have been one of the ranks that are missing.
-void StoreServer::Impl::noteRefusal(const std::string &text, bool endsRun) {
+void StoreServer::noteRefusal(const std::string &text, bool endsRun) {
   if (isComplete() || refusal.number != 0)
     return;
   refusal.name = text;
@@ -308,7 +269,7 @@ void StoreServer::Impl::noteRefusal(const std::string &text, bool endsRun) {
   tellAll(refusal);
 }
 
-void StoreServer::Impl::relay(Peer &peer, Message message) {
+void StoreServer::relay(Peer &peer, Message message) {
   peer.heard = Clock::now();
   message.rank = uint64_t(peer.rank);
   switch (message.kind) {
@@ -331,13 +292,13 @@ void StoreServer::Impl::relay(Peer &peer, Message message) {
 }
 
 /// Not at once: it is asked for where something goes wrong.
-void StoreServer::Impl::tellProgress(Peer &peer) {
+void StoreServer::tellProgress(Peer &peer) {
   if (peer.progress)
     tellAll(*peer.progress);
   peer.progress.reset();
 }
 
-void StoreServer::Impl::tellHowRanksAre() {
+void StoreServer::tellHowRanksAre() {
   Clock::time_point now = Clock::now();
   if (now < nextTelling)
     return;
@@ -356,7 +317,7 @@ void StoreServer::Impl::tellHowRanksAre() {
   tellAll({Kind::Alive});
 }
 
-void StoreServer::Impl::tellAll(const Message &message) {
+void StoreServer::tellAll(const Message &message) {
   std::string bytes = wire::encode(message);
   for (const std::unique_ptr<Peer> &peer : peers)
     if (peer->isRegistered() && !peer->isClosed)

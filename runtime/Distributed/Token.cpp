@@ -1,14 +1,11 @@
 //===- Token.cpp - the secret of the ranks of a run -----------------------===//
 
 #include "runtime/Distributed/Token.h"
-#include "lib/Support/Random.h"
 #include "lib/Support/SHA256.h"
 
 namespace nsa {
 
 static constexpr size_t leastBytes = 16;
-
-Result<std::string> makeToken() { return randomHex(32); }
 
 Status checkToken(std::string_view token) {
   if (token.size() >= leastBytes)

@@ -24,9 +24,6 @@ constexpr const char *tokenVariable = "NSA_RENDEZVOUS_TOKEN";
 /// Bytes of a nonce, and of a proof.
 constexpr size_t nonceBytes = 32, proofBytes = 32;
 
-/// A token of 256 random bits, in hexadecimal digits.
-Result<std::string> makeToken();
-
 /// Whether a token that a user chose is long enough. An error shows none of it.
 Status checkToken(std::string_view token);
 

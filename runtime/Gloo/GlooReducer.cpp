@@ -20,7 +20,7 @@ namespace {
 /// Our store as Gloo wants it. Its errors are exceptions.
 class GlooStore final : public gloo::rendezvous::Store {
 public:
-  explicit GlooStore(KeyValues &keys) : keys(keys) {}
+  explicit GlooStore(ProcessGroup &keys) : keys(keys) {}
 
   void set(const std::string &key, const std::vector<char> &data) override {
     if (Status status = keys.set("gloo/" + key, {data.data(), data.size()});
@@ -43,7 +43,7 @@ public:
   }
 
 private:
-  KeyValues &keys;
+  ProcessGroup &keys;
 };
 
 void sumBF16(void *out, const void *a, const void *b, size_t count) {
@@ -60,10 +60,11 @@ public:
   explicit GlooReducer(const ReducerOptions &options) {
     gloo::transport::tcp::attr attributes(options.address.c_str());
     device = gloo::transport::tcp::CreateDevice(attributes);
+    ProcessGroup &group = *options.group;
     auto made =
-        std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
-    made->setTimeout(options.timeout);
-    GlooStore store(*options.keys);
+        std::make_shared<gloo::rendezvous::Context>(group.rank(), group.size());
+    made->setTimeout(group.timeout());
+    GlooStore store(group);
     made->connectFullMesh(store, device);
     context = made;
   }

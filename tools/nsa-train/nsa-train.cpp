@@ -184,17 +184,14 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
     options.identity.token = *token;
   }
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
-  if (environment->size > 1 && config.runtime.device == "cpu") {
-    options.plugin = line.gloo;
-    if (options.plugin.empty())
-      options.plugin = (std::filesystem::path(executablePath()).parent_path() /
-                        "../lib/nsa-gloo.so")
-                           .lexically_normal();
-    if (Status status = checkReducer(options.plugin); !status) {
-      code = fail(status.message());
-      return nullptr;
-    }
-  }
+  if (config.runtime.device == "cpu")
+    options.plugin =
+        !line.gloo.empty()
+            ? line.gloo
+            : (std::filesystem::path(executablePath()).parent_path() /
+               "../lib/nsa-gloo.so")
+                  .lexically_normal()
+                  .string();
   // Before the others wait for this rank, since all would fail alike, and
   // before the stages that are trained first.
   size_t stage = 0;

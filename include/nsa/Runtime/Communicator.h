@@ -12,23 +12,20 @@
 
 namespace nsa {
 
-/// Keys that ranks leave for each other.
-class KeyValues {
-public:
-  virtual ~KeyValues() = default;
-  virtual Status set(const std::string &key, const std::string &value) = 0;
-  /// Waits for the key.
-  virtual Result<std::string> get(const std::string &key) = 0;
-};
-
 /// How a rank tells the others where it is, and learns what became of them,
 /// where reductions themselves cannot say. One thread uses it.
-class ProcessGroup : public KeyValues {
+class ProcessGroup {
 public:
+  virtual ~ProcessGroup() = default;
+
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// How long a rank may keep the others waiting.
   virtual std::chrono::milliseconds timeout() const = 0;
+
+  /// Leaves a key for the others, and waits for one.
+  virtual Status set(const std::string &key, const std::string &value) = 0;
+  virtual Result<std::string> get(const std::string &key) = 0;
 
   /// Tells the others that this rank begins reduction `number`: 1, 2, ...
   virtual void progress(uint64_t number, uint64_t bytes) = 0;
