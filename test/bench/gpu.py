@@ -31,14 +31,16 @@ STEPS = {
     "llama-32768x1": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "cheap"}),
     "m7c-2048x32-muon": ("m7c_125m", 2048, 32, {"train.optimizer": "muon"}),
 }
-# Dense layers, and the recipe: windows of 64, every fourth layer NSA with shared keys that selects a quarter of the sequence.
+# Dense layers, and the recipe: windows of 64, every fourth layer NSA with shared keys that selects a share of the sequence.
 STEPS |= {f"m7c-dense-{length}x{65536 // length}": ("m7c_125m", length, 65536 // length, {"model.attention": "dense"})
-          for length in (8192, 32768, 65536)}
+          for length in (2048, 8192, 32768, 65536)}
 STEPS |= {
-    f"m7c-quarter-{length}x{65536 // length}": (
+    f"m7c-{share}-{length}x{65536 // length}": (
         "m7c_125m", length, 65536 // length,
-        {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "nsa.w": 64, "nsa.shared_kv": "true", "nsa.l": l, "nsa.l_sel": block, "nsa.n_sel": length // 4 // block})
-    for length, l, block in ((8192, 16, 32), (32768, 32, 64), (65536, 32, 128))
+        {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "nsa.w": 64, "nsa.shared_kv": "true", "nsa.l": l, "nsa.l_sel": block, "nsa.n_sel": selected})
+    for share, length, l, block, selected in (
+        ("quarter", 2048, 16, 32, 16), ("half", 2048, 16, 32, 32), ("quarter", 8192, 16, 32, 64),
+        ("quarter", 32768, 32, 64, 128), ("quarter", 65536, 32, 128, 128))
 }
 # The same on tokens of a larger vocabulary, which `run --data` has to have; isolated, the
 # documents of a sequence do not see each other.

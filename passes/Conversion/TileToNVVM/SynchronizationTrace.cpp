@@ -27,7 +27,11 @@ public:
   }
 
 private:
+  /// A bound of a loop that is not known is `Chosen`.
+  enum Origin { Exact, Chosen, DerivedFromChosen };
+
   std::optional<int64_t> evaluate(Value value);
+  Origin getOriginOfResult(ValueRange operands) const;
   std::optional<int64_t> chooseBound(Value value);
   int64_t getOr(Value value, int64_t otherwise) {
     return evaluate(value).value_or(otherwise);
@@ -60,7 +64,7 @@ private:
   TakenBranches &taken;
   SynchronizationTrace trace;
   std::vector<TraceEvent> *events = &trace.consumer;
-  llvm::DenseMap<Value, int64_t> values;
+  llvm::DenseMap<Value, std::pair<int64_t, Origin>> values;
 };
 } // namespace
 
@@ -87,22 +91,42 @@ std::optional<int64_t> Tracer::chooseBound(Value value) {
     chosen = std::max(chosen.value_or(own), own);
   }
   if (chosen)
-    values[value] = *chosen;
+    values[value] = {*chosen, Chosen};
   return chosen;
 }
 
+/// A bound that follows from another loop's is chosen, too: the other role may
+/// be without that loop.
 std::optional<int64_t> Tracer::evaluate(Value value) {
-  if (auto known = values.find(value); known != values.end())
-    return known->second;
-  return isInteger(value.getType()) ? chooseBound(value) : std::nullopt;
+  auto known = values.find(value);
+  bool isKnown = known != values.end();
+  if (isKnown && known->second.second != DerivedFromChosen)
+    return known->second.first;
+  if (isInteger(value.getType()))
+    if (std::optional<int64_t> chosen = chooseBound(value))
+      return chosen;
+  return isKnown ? std::optional(known->second.first) : std::nullopt;
+}
+
+Tracer::Origin Tracer::getOriginOfResult(ValueRange operands) const {
+  return llvm::all_of(operands,
+                      [&](Value operand) {
+                        auto known = values.find(operand);
+                        return known == values.end() ||
+                               known->second.second == Exact;
+                      })
+             ? Exact
+             : DerivedFromChosen;
 }
 
 void Tracer::assign(ValueRange to, ValueRange from) {
-  SmallVector<std::optional<int64_t>> all =
-      llvm::map_to_vector(from, [&](Value value) { return evaluate(value); });
+  auto all = llvm::map_to_vector(from, [&](Value value) {
+    std::optional<int64_t> known = evaluate(value);
+    return std::pair(known, getOriginOfResult(value));
+  });
   for (auto [value, known] : llvm::zip_equal(to, all))
-    if (known)
-      values[value] = *known;
+    if (known.first)
+      values[value] = {*known.first, known.second};
     else
       values.erase(value);
 }
@@ -129,7 +153,8 @@ void Tracer::execute(Operation *op) {
   ranged.inferResultRanges(
       operands, [&](Value result, const ConstantIntRanges &range) {
         if (std::optional<APInt> known = range.getConstantValue())
-          values[result] = known->getSExtValue();
+          values[result] = {known->getSExtValue(),
+                            getOriginOfResult(op->getOperands())};
       });
 }
 
@@ -242,7 +267,9 @@ void Tracer::visitLoop(scf::ForOp loop) {
   assign(loop.getRegionIterArgs(), loop.getInitArgs());
   for (int64_t k = 0; k < trips; ++k) {
     int64_t number = k == 0 ? 0 : all - trips + k;
-    values[loop.getInductionVar()] = lower + number * step;
+    values[loop.getInductionVar()] = {
+        lower + number * step,
+        getOriginOfResult({loop.getLowerBound(), loop.getStep()})};
     visit(*loop.getBody());
     assign(loop.getRegionIterArgs(), loop.getYieldedValues());
   }

@@ -107,11 +107,12 @@ tile.kernel private @roles() attributes {grid = array<i32: 1, 1, 1>, num_outputs
   %empty = tile_gpu.mbarriers arrivals 4 at 2064 : !bars
   %kept = tile_gpu.mbarriers arrivals 1 at 2080 : !bars
   tile_gpu.mbarrier_init %full, %empty, %kept : !bars, !bars, !bars // made
-  %n = "test.bound"() : () -> i32
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %c512 = arith.constant 512 : i32
   tile_gpu.warp_specialize blocks 1 producer {
+    %id = tile.program_id 0 : i32
+    %n = arith.addi %id, %c1 : i32
     scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0, %phase = %c1) -> (i32, i32) : i32 {
       %other = arith.xori %phase, %c1 : i32
       tile_gpu.mbarrier_wait %empty[%stage] parity %phase : !bars // empty
@@ -125,6 +126,11 @@ tile.kernel private @roles() attributes {grid = array<i32: 1, 1, 1>, num_outputs
     tile_gpu.mbarrier_expect %kept[%c0] bytes 512 : !bars
     tile_gpu.tma_load map 0[%c0, %c0] to %1 signals %kept[%c0] : !buffer, !bars
   } consumer {
+    // The number of iterations follows from a bound that the producer does not have.
+    %id = tile.program_id 0 : i32
+    scf.for %i = %id to %c512 step %c1 : i32 {
+    }
+    %n = arith.addi %id, %c1 : i32
     %last = arith.subi %n, %c1 : i32
     scf.for %i = %c0 to %n step %c1 iter_args(%stage = %c0, %phase = %c0) -> (i32, i32) : i32 {
       %other = arith.xori %phase, %c1 : i32
