@@ -30,9 +30,6 @@ namespace {
 struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
   using ConvertToTileBase::ConvertToTileBase;
   void runOnOperation() override;
-
-private:
-  TileSizes getTileSizes() const;
 };
 } // namespace
 
@@ -60,20 +57,6 @@ static void reportNoKernel(Operation *op) {
   if (elements > INT32_MAX)
     diagnostic << " for " << elements << " elements: they are more than "
                << INT32_MAX << " and no rows of equal length below that";
-}
-
-TileSizes ConvertToTile::getTileSizes() const {
-  TileSizes sizes;
-  sizes.forwardQueries = forwardQueries;
-  sizes.forwardKeys = forwardKeys;
-  sizes.backwardQueries = backwardQueries;
-  sizes.backwardKeys = backwardKeys;
-  sizes.selectedQueries = selectedQueries;
-  sizes.selectedKeys = selectedKeys;
-  sizes.gatheredQueries = gatheredQueries;
-  sizes.selectQueries = selectQueries;
-  sizes.selectBlocks = selectBlocks;
-  return sizes;
 }
 
 /// Says what the numbers of compressed blocks stand for, where the length of
@@ -114,14 +97,15 @@ void ConvertToTile::runOnOperation() {
   if (failed(addCompressedExtents(module)))
     return signalPassFailure();
   KernelSchedule kernels = KernelSchedule::get(schedule);
-  kernels.fixed = getTileSizes();
   kernels.selectedForm = selectedForm;
   if (selectedForm == SelectedForm::Masks && !kernels.isGPU) {
     module.emitError("there are no masks of selected blocks on a CPU");
     return signalPassFailure();
   }
-  if (std::string problem = kernels.fixed.check(kernels.tileMultiple);
-      !problem.empty()) {
+  std::string problem = kernels.fixed.parse(*tileSizes);
+  if (problem.empty())
+    problem = kernels.fixed.check(kernels.tileMultiple);
+  if (!problem.empty()) {
     module.emitError(problem);
     return signalPassFailure();
   }

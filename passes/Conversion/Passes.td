@@ -56,21 +56,15 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
                         "the blocks of a GPU"),
              clEnumValN(::nsa::ScheduleKind::Hopper, "hopper",
                         "the same, and warpgroups multiply"))}]>,
-    Option<"forwardQueries", "forward-queries", "int64_t", /*default=*/"0",
-           "Queries of a program of compressed and window attention; 0 chooses">,
-    Option<"forwardKeys", "forward-keys", "int64_t", /*default=*/"0",
-           "Keys of the tiles that it iterates over; 0 chooses">,
-    Option<"backwardQueries", "backward-queries", "int64_t", /*default=*/"0",
-           "Queries of a program, or of a tile, of their gradients; 0 chooses">,
-    Option<"backwardKeys", "backward-keys", "int64_t", /*default=*/"0",
-           "Keys of a program, or of a tile, of their gradients; 0 chooses">,
-    Option<"selectedQueries", "selected-queries", "int64_t", /*default=*/"0",
-           "Queries of a program of the selected branch, at least; 0 chooses">,
-    Option<"selectedKeys", "selected-keys", "int64_t", /*default=*/"0",
-           "Keys of a tile of the selected branch, at most; 0 chooses">,
-    Option<"gatheredQueries", "gathered-queries", "int64_t", /*default=*/"0",
-           "Queries that the gradient of selected keys gathers at once; 0 "
-           "chooses">,
+    ListOption<"tileSizes", "tile-size", "std::string",
+               "NAME=SIZE of tiles of attention that are not to be chosen: "
+               "forward-queries and forward-keys of a program of compressed "
+               "and window attention and of the tiles that it iterates over, "
+               "backward-queries and backward-keys of their gradients; "
+               "selected-queries of a program of the selected branch, at "
+               "least, selected-keys of its tiles, at most, gathered-queries "
+               "that the gradient of keys gathers at once; select-queries of a "
+               "program of nsa.select, select-blocks that it scores at once">,
     Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
            /*default=*/"::nsa::SelectedForm::Auto",
            "How kernels of the selected branch find keys",
@@ -81,10 +75,6 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
                         "from lists of the selected blocks"),
              clEnumValN(::nsa::SelectedForm::Masks, "masks",
                         "from masks of all blocks, on GPUs"))}]>,
-    Option<"selectQueries", "select-queries", "int64_t", /*default=*/"0",
-           "Queries of a program of nsa.select; 0 chooses">,
-    Option<"selectBlocks", "select-blocks", "int64_t", /*default=*/"0",
-           "Selection blocks that it scores at once; 0 chooses">,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

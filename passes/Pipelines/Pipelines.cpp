@@ -15,30 +15,8 @@ static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-/// Reads the sizes of tiles. Returns why they cannot be read, or nothing.
-static std::string parseSizes(const PhaseOptions &options, TileSizes &sizes) {
-  return sizes.parse(SmallVector<std::string>(options.tileSizes.begin(),
-                                              options.tileSizes.end()));
-}
-
-/// The options of the conversion. What is no size was refused before.
-static ConvertToTileOptions getConversion(const PhaseOptions &options) {
-  TileSizes sizes;
-  [[maybe_unused]] std::string problem = parseSizes(options, sizes);
-  assert(problem.empty() && "tile sizes were not checked");
-  ConvertToTileOptions conversion;
-  conversion.schedule = options.schedule;
-  conversion.selectedForm = options.selectedForm;
-  conversion.forwardQueries = sizes.forwardQueries;
-  conversion.forwardKeys = sizes.forwardKeys;
-  conversion.backwardQueries = sizes.backwardQueries;
-  conversion.backwardKeys = sizes.backwardKeys;
-  conversion.selectedQueries = sizes.selectedQueries;
-  conversion.selectedKeys = sizes.selectedKeys;
-  conversion.gatheredQueries = sizes.gatheredQueries;
-  conversion.selectQueries = sizes.selectQueries;
-  conversion.selectBlocks = sizes.selectBlocks;
-  return conversion;
+static SmallVector<std::string> getTileSizes(const PhaseOptions &options) {
+  return {options.tileSizes.begin(), options.tileSizes.end()};
 }
 
 static void addPasses(OpPassManager &manager, Phase phase,
@@ -95,7 +73,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addNestedPass<func::FuncOp>(createExpandUpdates());
     return;
   case Phase::Kernel:
-    manager.addPass(createConvertToTile(getConversion(options)));
+    manager.addPass(createConvertToTile(
+        {options.schedule, getTileSizes(options), options.selectedForm}));
     return addCleanUp(manager);
   case Phase::Buffer:
     manager.addPass(createBuffer());
@@ -193,8 +172,7 @@ struct PipelineUntilOptions : PhaseOptions {
 
 /// What is wrong with the options whatever the phases, or nothing.
 static std::string checkOptions(const PhaseOptions &options) {
-  TileSizes sizes;
-  return parseSizes(options, sizes);
+  return TileSizes().parse(getTileSizes(options));
 }
 
 static void registerPhase(Phase phase, StringRef description) {

@@ -1,16 +1,16 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper forward-queries=64 forward-keys=48" --canonicalize --cse | FileCheck %s --check-prefix=FORWARD
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper backward-queries=32 backward-keys=16" --canonicalize --cse | FileCheck %s --check-prefix=BACKWARD
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-queries=9 selected-keys=40 gathered-queries=5" --canonicalize --cse | FileCheck %s --check-prefix=SELECTED
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper select-queries=16 select-blocks=3" --canonicalize --cse | FileCheck %s --check-prefix=SELECT
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper forward-queries=64 forward-keys=48" --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma | FileCheck %s --check-prefix=LAYOUT
-// RUN: not nsa-opt %s --nsa-convert-to-tile="schedule=hopper forward-queries=40" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MULTIPLE
-// RUN: not nsa-opt %s --nsa-convert-to-tile=select-blocks=257 -o /dev/null 2>&1 | FileCheck %s --check-prefix=MOST
-// RUN: not nsa-opt %s --nsa-convert-to-tile=selected-keys=-1 -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEGATIVE
-// RUN: nsa-opt %s --nsa-convert-to-tile=forward-queries=40 | FileCheck %s --check-prefix=CPU
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | FileCheck %s --check-prefix=FORWARD
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=backward-queries=32,backward-keys=16" --canonicalize --cse | FileCheck %s --check-prefix=BACKWARD
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=selected-queries=9,selected-keys=40,gathered-queries=5" --canonicalize --cse | FileCheck %s --check-prefix=SELECTED
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=select-queries=16,select-blocks=3" --canonicalize --cse | FileCheck %s --check-prefix=SELECT
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma | FileCheck %s --check-prefix=LAYOUT
+// RUN: not nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=40" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MULTIPLE
+// RUN: not nsa-opt %s --nsa-convert-to-tile="tile-size=select-blocks=257" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MOST
+// RUN: not nsa-opt %s --nsa-convert-to-tile="tile-size=selected-keys=-1" -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: nsa-opt %s --nsa-convert-to-tile="tile-size=forward-queries=40" | FileCheck %s --check-prefix=CPU
 
 // MULTIPLE: error: tile size forward-queries is 40, no multiple of the machine's 16
 // MOST: error: tile size select-blocks is 257, expected 1 to 256, or 0 to choose
-// NEGATIVE: error: tile size selected-keys is -1, expected 1 to 256, or 0 to choose
+// NEGATIVE: error: tile size 'selected-keys=-1' is not selected-keys=SIZE with a positive number
 // CPU: tile.kernel {{.*}}@window_attention_b1s320h4x2d64_w256_bf16
 // CPU-SAME: grid = array<i32: 8, 4, 1>
 
