@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <cstdint>
@@ -24,10 +25,29 @@ namespace nsa {
 /// Hopper GPU, whose warpgroups multiply.
 enum class ScheduleKind { CPU, CUDA, Hopper };
 
+/// Its values as an option.
+inline auto getScheduleValues() {
+  return llvm::cl::values(
+      clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
+      clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU"),
+      clEnumValN(ScheduleKind::Hopper, "hopper",
+                 "the same, and warpgroups multiply"));
+}
+
 /// How kernels of the selected branch find the keys of a query: from lists of
 /// the blocks that were selected, or from masks while they go through all
 /// blocks.
 enum class SelectedForm { Auto, Lists, Masks };
+
+/// Its values as an option.
+inline auto getSelectedFormValues() {
+  return llvm::cl::values(
+      clEnumValN(SelectedForm::Auto, "auto", "whatever is faster"),
+      clEnumValN(SelectedForm::Lists, "lists",
+                 "from lists of the selected blocks"),
+      clEnumValN(SelectedForm::Masks, "masks",
+                 "from masks of all blocks, on GPUs"));
+}
 
 /// Sizes of the tiles of attention that somebody fixes; where one is 0, the
 /// conversion chooses. Shorter sequences have smaller tiles.

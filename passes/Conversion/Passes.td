@@ -50,12 +50,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     Option<"schedule", "schedule", "::nsa::ScheduleKind",
            /*default=*/"::nsa::ScheduleKind::CPU",
            "The machine that kernels are cut into programs for",
-           [{::llvm::cl::values(
-             clEnumValN(::nsa::ScheduleKind::CPU, "cpu", "a few threads"),
-             clEnumValN(::nsa::ScheduleKind::CUDA, "cuda",
-                        "the blocks of a GPU"),
-             clEnumValN(::nsa::ScheduleKind::Hopper, "hopper",
-                        "the same, and warpgroups multiply"))}]>,
+           "::nsa::getScheduleValues()">,
     ListOption<"tileSizes", "tile-size", "std::string",
                "NAME=SIZE of tiles of attention that are not to be chosen: "
                "forward-queries and forward-keys of a program of compressed "
@@ -68,13 +63,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
            /*default=*/"::nsa::SelectedForm::Auto",
            "How kernels of the selected branch find keys",
-           [{::llvm::cl::values(
-             clEnumValN(::nsa::SelectedForm::Auto, "auto",
-                        "whatever is faster"),
-             clEnumValN(::nsa::SelectedForm::Lists, "lists",
-                        "from lists of the selected blocks"),
-             clEnumValN(::nsa::SelectedForm::Masks, "masks",
-                        "from masks of all blocks, on GPUs"))}]>,
+           "::nsa::getSelectedFormValues()">,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

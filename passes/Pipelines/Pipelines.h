@@ -70,16 +70,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
                        llvm::cl::init(true)};
   Option<ComputePrecision> precision{
       *this, "precision", llvm::cl::desc("The compute type"),
-      llvm::cl::init(ComputePrecision::Model),
-      llvm::cl::values(
-          clEnumValN(ComputePrecision::Model, "model",
-                     "what the module says, fp32 if it says nothing"),
-          clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
-          clEnumValN(ComputePrecision::FP16, "fp16",
-                     "f16 operands, fp32 statistics and master weights, scaled "
-                     "loss"),
-          clEnumValN(ComputePrecision::BF16, "bf16",
-                     "bf16 operands, fp32 statistics"))};
+      llvm::cl::init(ComputePrecision::Model), getPrecisionValues()};
   Option<bool> fuse{
       *this, "fuse",
       llvm::cl::desc("Whether operations are fused into fewer commands"),
@@ -92,12 +83,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
   Option<RecomputePolicy> recompute{
       *this, "recompute",
       llvm::cl::desc("What backward computes again instead of keeping it"),
-      llvm::cl::values(
-          clEnumValN(RecomputePolicy::None, "none", "nothing"),
-          clEnumValN(RecomputePolicy::Cheap, "cheap",
-                     "elementwise operations, norms, rotations, casts"),
-          clEnumValN(RecomputePolicy::Block, "block",
-                     "everything in a layer but attention outputs"))};
+      getRecomputeValues()};
   Option<int64_t> recomputeBudget{
       *this, "recompute-budget",
       llvm::cl::desc("MiB that values kept for backward may need; 0 is no "
@@ -105,12 +91,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
   Option<ScheduleKind> schedule{
       *this, "schedule",
       llvm::cl::desc("The machine that kernels are cut into programs for"),
-      llvm::cl::values(
-          clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
-          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU"),
-          clEnumValN(ScheduleKind::Hopper, "hopper",
-                     "the same, and warpgroups multiply")),
-      llvm::cl::init(ScheduleKind::CPU)};
+      getScheduleValues(), llvm::cl::init(ScheduleKind::CPU)};
   ListOption<std::string> tileSizes{
       *this, "tile-size",
       llvm::cl::desc("NAME=SIZE of tiles of attention that the conversion is "
@@ -118,13 +99,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
   Option<SelectedForm> selectedForm{
       *this, "selected-form",
       llvm::cl::desc("How kernels of the selected branch find keys"),
-      llvm::cl::values(
-          clEnumValN(SelectedForm::Auto, "auto", "whatever is faster"),
-          clEnumValN(SelectedForm::Lists, "lists",
-                     "from lists of the selected blocks"),
-          clEnumValN(SelectedForm::Masks, "masks",
-                     "from masks of all blocks, on GPUs")),
-      llvm::cl::init(SelectedForm::Auto)};
+      getSelectedFormValues(), llvm::cl::init(SelectedForm::Auto)};
   Option<int64_t> bucketMiB{
       *this, "bucket-mib",
       llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),

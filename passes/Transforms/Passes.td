@@ -258,16 +258,7 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
   let options = [
     Option<"precision", "precision", "::nsa::ComputePrecision",
            /*default=*/"::nsa::ComputePrecision::Model", "The compute type",
-           [{::llvm::cl::values(
-             clEnumValN(::nsa::ComputePrecision::Model, "model",
-                        "what the module says, fp32 if it says nothing"),
-             clEnumValN(::nsa::ComputePrecision::FP32, "fp32",
-                        "everything in fp32"),
-             clEnumValN(::nsa::ComputePrecision::BF16, "bf16",
-                        "bf16 operands, fp32 statistics and master weights"),
-             clEnumValN(::nsa::ComputePrecision::FP16, "fp16",
-                        "f16 operands, fp32 statistics and master weights, "
-                        "scaled loss"))}]>,
+           "::nsa::getPrecisionValues()">,
   ];
   let statistics = [Statistic<"numCasts", "casts", "Number of casts inserted">];
 }
@@ -431,12 +422,7 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
   let options = [
     Option<"policy", "policy", "::nsa::RecomputePolicy",
            /*default=*/"::nsa::RecomputePolicy::None", "What is computed again",
-           [{::llvm::cl::values(
-             clEnumValN(::nsa::RecomputePolicy::None, "none", "nothing"),
-             clEnumValN(::nsa::RecomputePolicy::Cheap, "cheap",
-                        "elementwise operations, norms, rotations, casts"),
-             clEnumValN(::nsa::RecomputePolicy::Block, "block",
-                        "everything in a layer but attention outputs"))}]>,
+           "::nsa::getRecomputeValues()">,
     Option<"budgetMiB", "budget-mib", "int64_t", /*default=*/"0",
            "MiB that values kept for backward may need; 0 applies the policy "
            "everywhere">,
