@@ -122,7 +122,7 @@ public:
   void wait();
 
   /// The code of the whole: see `launch`.
-  int code() const;
+  int code() const { return failure; }
   bool wasStopped() const { return stopped; }
   const std::string &runDirectory() const { return directory; }
 
@@ -146,8 +146,9 @@ private:
   /// Where the ranks meet, and what only they know.
   uint16_t port = 0;
   std::string token;
-  /// Codes of ranks that failed, in the order of their ends.
-  std::vector<int> failures;
+  /// The code of the first rank that failed of itself, or else of one that was
+  /// lost.
+  int failure = 0;
   std::optional<Clock::time_point> killTime;
   /// A rank has failed, and the others have been given their time.
   bool isEnding = false;
@@ -324,7 +325,8 @@ void Attempt::noteEnd(int rank, int status) {
                      strsignal(WTERMSIG(status)) + ")"
                : "exited with code " + std::to_string(code);
   output.err->line("nsa-train: rank " + std::to_string(rank) + " " + how);
-  failures.push_back(code);
+  if (failure == 0 || failure == exitLostRank)
+    failure = code;
   // Ranks that end as planned leave together, once rank 0 has saved.
   if (code == exitNonFinite || code == exitInterrupted || isEnding)
     return;
@@ -338,13 +340,6 @@ void Attempt::killAll() {
   for (const Child &child : children)
     if (child.running)
       ::kill(child.pid, SIGKILL);
-}
-
-int Attempt::code() const {
-  for (int code : failures)
-    if (code != exitLostRank)
-      return code;
-  return failures.empty() ? 0 : exitLostRank;
 }
 
 /// Starts all ranks, and again while restarts are left.

@@ -73,21 +73,15 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
   return Error{status.message()};
 }
 
-/// Whether only processes of this machine reach all of these addresses.
-static bool areLoopback(const std::vector<ResolvedAddress> &addresses) {
-  return std::all_of(
-      addresses.begin(), addresses.end(),
-      [](const ResolvedAddress &address) { return address.isLoopback; });
-}
-
 /// Whether the ranks may meet at these addresses: anybody who reaches them
 /// could join a run without a token.
 static Status checkTrust(const RankEnvironment &environment,
-                         const std::vector<ResolvedAddress> &addresses,
+                         const std::vector<std::string> &addresses,
                          const RanksOptions &options) {
   if (!options.identity.token.empty())
     return checkToken(options.identity.token);
-  if (options.trustNetwork || areLoopback(addresses))
+  if (options.trustNetwork ||
+      std::all_of(addresses.begin(), addresses.end(), isLoopback))
     return {};
   return Error{"other machines could join the run at MASTER_ADDR '" +
                environment.address + "' (" + addressList(addresses) +
@@ -97,7 +91,7 @@ static Status checkTrust(const RankEnvironment &environment,
 }
 
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
-  NSA_ASSIGN_OR_RETURN(std::vector<ResolvedAddress> addresses,
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> addresses,
                        resolve(environment.address));
   NSA_RETURN_IF_ERROR(checkTrust(environment, addresses, options));
   if (environment.rank == 0) {
@@ -116,7 +110,8 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
     return {};
   // A machine may know its own name as such an address only.
   bool isUnreachable =
-      environment.localSize < environment.size && areLoopback(addresses);
+      environment.localSize < environment.size &&
+      std::all_of(addresses.begin(), addresses.end(), isLoopback);
   return Error{all.message() +
                (isUnreachable ? "; MASTER_ADDR '" + environment.address +
                                     "' is " + addressList(addresses) +

@@ -11,7 +11,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <string_view>
 #include <sys/socket.h>
 #include <thread>
@@ -19,6 +18,8 @@
 #include <utility>
 
 namespace nsa {
+
+using Clock = std::chrono::steady_clock;
 
 Error socketError(const std::string &what) {
   return Error{what + ": " + std::strerror(errno)};
@@ -50,7 +51,7 @@ static std::pair<std::string, std::string> inNumbers(const sockaddr *address,
 /// An address of IPv4 that is written as one of IPv6.
 static constexpr std::string_view mappedPrefix = "::ffff:";
 
-static bool isLoopback(std::string_view address) {
+bool isLoopback(std::string_view address) {
   if (address.substr(0, mappedPrefix.size()) == mappedPrefix)
     address.remove_prefix(mappedPrefix.size());
   return address == "::1" || address.substr(0, 4) == "127.";
@@ -61,24 +62,22 @@ static bool isEveryInterface(std::string_view address) {
   return address == "::" || address == "0.0.0.0" || address == "::ffff:0.0.0.0";
 }
 
-Result<std::vector<ResolvedAddress>> resolve(const std::string &address) {
+Result<std::vector<std::string>> resolve(const std::string &address) {
   NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, 0));
-  std::vector<ResolvedAddress> all;
+  std::vector<std::string> all;
   for (const addrinfo *at = found.get(); at; at = at->ai_next) {
     std::string text = inNumbers(at->ai_addr, at->ai_addrlen).first;
     // A file of hosts may name one twice.
-    if (std::none_of(all.begin(), all.end(), [&](const ResolvedAddress &other) {
-          return other.text == text;
-        }))
-      all.push_back({text, isLoopback(text)});
+    if (std::find(all.begin(), all.end(), text) == all.end())
+      all.push_back(text);
   }
   return all;
 }
 
-std::string addressList(const std::vector<ResolvedAddress> &addresses) {
+std::string addressList(const std::vector<std::string> &addresses) {
   std::string text;
-  for (const ResolvedAddress &address : addresses)
-    text += (text.empty() ? "" : ", ") + address.text;
+  for (const std::string &address : addresses)
+    text += (text.empty() ? "" : ", ") + address;
   return text;
 }
 
@@ -89,8 +88,8 @@ static std::string place(const std::string &address, uint16_t port) {
 
 /// A socket that sends small messages without waiting for more, or -1.
 static int openSocket(const addrinfo &at) {
-  int fd = ::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    at.ai_protocol);
+  int fd =
+      ::socket(at.ai_family, at.ai_socktype | SOCK_CLOEXEC, at.ai_protocol);
   int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
@@ -111,6 +110,7 @@ static int listenSocket(const addrinfo &at) {
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (at.ai_family == AF_INET6)
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  ::fcntl(fd, F_SETFL, O_NONBLOCK);
   if (::bind(fd, at.ai_addr, at.ai_addrlen) == 0 && ::listen(fd, 1024) == 0)
     return fd;
   closeKeepingErrno(fd);
@@ -119,18 +119,18 @@ static int listenSocket(const addrinfo &at) {
 
 /// Adds a listener for each address that this machine has. What fails for
 /// another reason is an error.
-static Status listenAtEach(const std::vector<ResolvedAddress> &addresses,
+static Status listenAtEach(const std::vector<std::string> &addresses,
                            uint16_t port, const std::string &name,
                            std::vector<int> &listeners) {
-  for (const ResolvedAddress &address : addresses) {
-    if (isEveryInterface(address.text))
+  for (const std::string &address : addresses) {
+    if (isEveryInterface(address))
       return Error{
           "cannot serve the store at " + name +
           ": that is every interface of this machine, not one address"};
-    NSA_ASSIGN_OR_RETURN(
-        Addresses at,
-        lookUp(address.text,
-               listeners.empty() ? port : boundPortOf(listeners.front())));
+    NSA_ASSIGN_OR_RETURN(Addresses at,
+                         lookUp(address, listeners.empty()
+                                             ? port
+                                             : boundPortOf(listeners.front())));
     int fd = listenSocket(*at);
     if (fd >= 0)
       listeners.push_back(fd);
@@ -144,8 +144,7 @@ static Status listenAtEach(const std::vector<ResolvedAddress> &addresses,
 }
 
 Result<std::vector<int>> listenAt(const std::string &address, uint16_t port) {
-  NSA_ASSIGN_OR_RETURN(std::vector<ResolvedAddress> addresses,
-                       resolve(address));
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> addresses, resolve(address));
   std::string name = place(address, port);
   if (std::string list = addressList(addresses); list != address)
     name += " (" + list + ")";
@@ -172,47 +171,42 @@ uint16_t boundPortOf(int fd) {
 
 std::string localAddressOf(int fd) { return nameOf(fd).first; }
 
-/// Connects to one address until a time, or fails with errno.
-static bool connectUntil(int fd, const addrinfo &at,
-                         std::chrono::steady_clock::time_point end) {
-  if (::connect(fd, at.ai_addr, at.ai_addrlen) == 0)
-    return true;
-  if (errno != EINPROGRESS)
-    return false;
-  pollfd polled = {fd, POLLOUT, 0};
-  int ready = 0;
-  do {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
-    ready = ::poll(&polled, 1, int(std::max<int64_t>(left.count(), 1)));
-  } while (ready < 0 && errno == EINTR);
-  int error = ETIMEDOUT;
-  socklen_t length = sizeof error;
-  if (ready > 0)
-    ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-  errno = error;
-  return error == 0;
+/// A socket that is connected to an address before a time, or -1 and errno.
+static int connectSocket(const addrinfo &at, Clock::time_point end) {
+  int fd = openSocket(at);
+  if (fd < 0)
+    return -1;
+  auto left =
+      std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now());
+  // That of sending is also that of connecting; 0 is no limit.
+  timeval most = {};
+  most.tv_sec = std::max<int64_t>(left.count(), 0) / 1000000;
+  most.tv_usec = std::max<int64_t>(left.count() % 1000000, 1);
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+  if (::connect(fd, at.ai_addr, at.ai_addrlen) == 0) {
+    most = {};
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+    return fd;
+  }
+  if (errno == EINPROGRESS)
+    errno = ETIMEDOUT;
+  closeKeepingErrno(fd);
+  return -1;
 }
 
 Result<int> connectTo(const std::string &address, uint16_t port,
                       std::chrono::milliseconds timeout) {
-  auto end = std::chrono::steady_clock::now() + timeout;
+  auto end = Clock::now() + timeout;
   while (true) {
     NSA_ASSIGN_OR_RETURN(Addresses found, lookUp(address, port));
     for (const addrinfo *at = found.get(); at; at = at->ai_next) {
-      int fd = openSocket(*at);
-      if (fd < 0)
-        continue;
       // A machine that does not answer leaves time for its other addresses.
-      auto now = std::chrono::steady_clock::now();
-      auto own = at->ai_next ? now + (end - now) / 2 : end;
-      if (connectUntil(fd, *at, own)) {
-        ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+      auto now = Clock::now();
+      int fd = connectSocket(*at, at->ai_next ? now + (end - now) / 2 : end);
+      if (fd >= 0)
         return fd;
-      }
-      closeKeepingErrno(fd);
     }
-    if (std::chrono::steady_clock::now() >= end)
+    if (Clock::now() >= end)
       return socketError("cannot reach the store at " + place(address, port));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nsa {
@@ -15,19 +16,15 @@ namespace nsa {
 /// "WHAT: " and what errno says.
 Error socketError(const std::string &what);
 
-/// One of the addresses that a name stands for.
-struct ResolvedAddress {
-  /// In numbers.
-  std::string text;
-  /// Only processes of this machine reach it.
-  bool isLoopback = false;
-};
+/// What a name, or an address in numbers, means here: at least one address, in
+/// numbers.
+Result<std::vector<std::string>> resolve(const std::string &address);
 
-/// What a name, or an address in numbers, means here: at least one address.
-Result<std::vector<ResolvedAddress>> resolve(const std::string &address);
+/// Whether only processes of this machine reach an address in numbers.
+bool isLoopback(std::string_view address);
 
 /// The same addresses in one text, "10.0.0.7, fd00::7".
-std::string addressList(const std::vector<ResolvedAddress> &addresses);
+std::string addressList(const std::vector<std::string> &addresses);
 
 /// Non-blocking sockets that listen at a port, or at a free one for 0, of every
 /// address that `address` stands for and this machine has, at one at least, and

@@ -152,9 +152,9 @@ private:
   StoreClient(int fd, int rank, int size, Milliseconds allowed)
       : fd(fd), ownRank(rank), numRanks(size), allowed(allowed), table(size) {}
   Status introduce(const std::string &at, const RunIdentity &identity,
-                   Milliseconds timeout, StoreFailure &kind);
+                   Milliseconds timeout);
   Result<wire::Message> receiveFirst(const std::string &at,
-                                     Milliseconds timeout, StoreFailure &kind);
+                                     Milliseconds timeout);
   Result<size_t> receive(Milliseconds timeout);
   Status send(const wire::Message &message);
   void follow();

@@ -38,7 +38,7 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
   StoreFailure ignored;
   StoreFailure &kind = failure ? *failure : ignored;
   kind = StoreFailure::Mistake;
-  if (Result<std::vector<ResolvedAddress>> known = resolve(address); !known)
+  if (Result<std::vector<std::string>> known = resolve(address); !known)
     return known.takeError();
   Clock::time_point end = Clock::now() + timeout;
   auto left = [&] {
@@ -51,7 +51,7 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
     std::unique_ptr<StoreClient> client(
         new StoreClient(fd, rank, size, timeout));
     Status status = client->introduce(address + ":" + std::to_string(port),
-                                      identity, left(), kind);
+                                      identity, left());
     if (status) {
       client->thread =
           startSignalBlockedThread([store = client.get()] { store->follow(); });
@@ -59,6 +59,7 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
     }
     // Where many connect at once, the store ends connections that have not
     // registered yet.
+    kind = client->failure;
     if (kind != StoreFailure::Loss || left() == Milliseconds(0))
       return status.takeError();
     std::this_thread::sleep_for(retryAfter);
@@ -68,11 +69,10 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
 /// Proves that this rank knows the token, asks the store for the same, and
 /// registers.
 Status StoreClient::introduce(const std::string &at,
-                              const RunIdentity &identity, Milliseconds timeout,
-                              StoreFailure &kind) {
-  NSA_ASSIGN_OR_RETURN(wire::Message challenge,
-                       receiveFirst(at, timeout, kind));
-  kind = StoreFailure::Mistake;
+                              const RunIdentity &identity,
+                              Milliseconds timeout) {
+  NSA_ASSIGN_OR_RETURN(wire::Message challenge, receiveFirst(at, timeout));
+  failure = StoreFailure::Mistake;
   if (bool hasToken = challenge.number != 0; hasToken == identity.token.empty())
     return Error{std::string(tokenVariable) + " is set for " +
                  (hasToken ? "rank 0, which serves the store at " + at +
@@ -85,8 +85,8 @@ Status StoreClient::introduce(const std::string &at,
   (void)send(
       {Kind::Hello, uint64_t(ownRank), uint64_t(numRanks), 0, identity.run,
        own + proveToken(identity.token, Prover::Rank, challenge.text, own)});
-  NSA_ASSIGN_OR_RETURN(wire::Message answer, receiveFirst(at, timeout, kind));
-  kind = StoreFailure::Mistake;
+  NSA_ASSIGN_OR_RETURN(wire::Message answer, receiveFirst(at, timeout));
+  failure = StoreFailure::Mistake;
   if (!equalInConstantTime(
           answer.text,
           proveToken(identity.token, Prover::Store, challenge.text, own)))
@@ -99,9 +99,8 @@ Status StoreClient::introduce(const std::string &at,
 
 /// The next message of a connection that has not registered.
 Result<wire::Message> StoreClient::receiveFirst(const std::string &at,
-                                                Milliseconds timeout,
-                                                StoreFailure &kind) {
-  kind = StoreFailure::Loss;
+                                                Milliseconds timeout) {
+  failure = StoreFailure::Loss;
   bool isForeign = false;
   for (auto end = Clock::now() + timeout + grace;;) {
     std::string_view rest = received;
@@ -112,7 +111,7 @@ Result<wire::Message> StoreClient::receiveFirst(const std::string &at,
       return std::move(*message);
     }
     if (isForeign) {
-      kind = StoreFailure::Mistake;
+      failure = StoreFailure::Mistake;
       return Error{"what listens at " + at +
                    " is no store, or speaks another version of its protocol"};
     }

@@ -41,10 +41,10 @@ void loseRank0(bool withStore) {
     ASSERT_TRUE(client.ok()) << client.message();
     clients[rank] = std::move(*client);
   });
+  float value = 1;
   std::promise<void> end;
   HostCommunicator communicator(
       std::make_unique<StuckReducer>(end.get_future().share()), *clients[1]);
-  float value = 1;
   uint64_t number =
       communicator.start(CollectiveKind::AllReduce, &value, 1, DataType::F32);
   clients[0].reset();
