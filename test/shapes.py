@@ -89,7 +89,7 @@ class Sweep:
     def tool(self, name, *options):
         result = subprocess.run([os.path.join(self.args.build, "bin", name), *options], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True,
-                                env={**os.environ, "NSA_KERNEL_CACHE": self.args.cache or self.folder})
+                                env={**os.environ, "NSA_KERNEL_CACHE": self.args.cache})
         return result.returncode, result.stdout
 
     def run(self, number, case):
@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--cache", help="NSA_KERNEL_CACHE of the compilations")
+    parser.add_argument("--cache", default=os.path.join(ROOT, "build", "kernel-cache"), help="NSA_KERNEL_CACHE of the compilations [%(default)s]")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     only = set(args.only)
