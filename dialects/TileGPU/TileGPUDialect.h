@@ -27,6 +27,9 @@ inline constexpr llvm::StringLiteral kProducerAttr = "tile_gpu.producer";
 inline constexpr llvm::StringLiteral kScratchAttr = "tile_gpu.scratch";
 inline constexpr llvm::StringLiteral kConsumersAttr = "tile_gpu.consumers";
 
+/// Bytes of an mbarrier.
+inline constexpr int64_t kMBarrierBytes = 8;
+
 /// Whether a block can have so many threads: a multiple of 32 up to 1024.
 constexpr bool isBlockSize(int64_t threads) {
   return threads > 0 && threads <= 1024 && threads % 32 == 0;

@@ -14,12 +14,6 @@ using namespace nsa::tile_gpu;
 #define GET_OP_CLASSES
 #include "dialects/TileGPU/TileGPUOps.cpp.inc"
 
-static LogicalResult verifySums(Operation *op) {
-  if (op->getNumResults() > 0)
-    return success();
-  return op->emitOpError("has no sums");
-}
-
 /// The tile that lies in a buffer; in one of 32-bit elements, of no layout.
 static TileType getTileType(MemDescType buffer) {
   Attribute layout;
@@ -159,7 +153,3 @@ LogicalResult WarpSpecializeOp::verify() {
   return emitOpError("hands over registers, but does not say how many a thread "
                      "has at launch, as a producer and as a consumer");
 }
-
-LogicalResult WgmmaCommitOp::verify() { return verifySums(*this); }
-
-LogicalResult WgmmaWaitOp::verify() { return verifySums(*this); }

@@ -252,6 +252,12 @@ def TileGPU_MBarriersOp : Op<TileGPU_Dialect, "mbarriers", [Pure]> {
   let assemblyFormat = [{
     `arrivals` $arrivals `at` $offset attr-dict `:` qualified(type($barriers))
   }];
+  let extraClassDeclaration = [{
+    /// Where the mbarrier of a number lies.
+    int64_t getAddress(int64_t index) {
+      return int64_t(getOffset()) + index * kMBarrierBytes;
+    }
+  }];
 }
 
 def TileGPU_MBarrierInitOp : TileGPU_Op<"mbarrier_init"> {
@@ -274,7 +280,16 @@ def TileGPU_MBarrierInitOp : TileGPU_Op<"mbarrier_init"> {
   }];
 }
 
-def TileGPU_MBarrierWaitOp : TileGPU_Op<"mbarrier_wait"> {
+/// Of the mbarrier of a number among those in sequence.
+class TileGPU_MBarrierOp<string name, dag more, string syntax>
+    : TileGPU_Op<name> {
+  let arguments = !con((ins TileGPU_MBarriersType:$barriers, I32:$index), more);
+  let assemblyFormat = "$barriers `[` $index `]` " # syntax #
+                       " attr-dict `:` qualified(type($barriers))";
+}
+
+def TileGPU_MBarrierWaitOp : TileGPU_MBarrierOp<"mbarrier_wait",
+    (ins I32:$parity), "`parity` $parity"> {
   let summary = "wait until a phase of an mbarrier is over";
   let description = [{
     The phase of this parity, 0 for the first one.
@@ -285,14 +300,10 @@ def TileGPU_MBarrierWaitOp : TileGPU_Op<"mbarrier_wait"> {
     tile_gpu.mbarrier_wait %full[%stage] parity %phase : !tile_gpu.mbarriers<4>
     ```
   }];
-  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index, I32:$parity);
-  let assemblyFormat = [{
-    $barriers `[` $index `]` `parity` $parity attr-dict `:`
-    qualified(type($barriers))
-  }];
 }
 
-def TileGPU_MBarrierExpectOp : TileGPU_Op<"mbarrier_expect"> {
+def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
+    (ins I64Attr:$bytes), "`bytes` $bytes"> {
   let summary = "arrive at an mbarrier, which so many bytes are going to reach";
   let description = [{
     Example:
@@ -301,15 +312,10 @@ def TileGPU_MBarrierExpectOp : TileGPU_Op<"mbarrier_expect"> {
     tile_gpu.mbarrier_expect %full[%stage] bytes 16384 : !tile_gpu.mbarriers<4>
     ```
   }];
-  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index,
-                       I64Attr:$bytes);
-  let assemblyFormat = [{
-    $barriers `[` $index `]` `bytes` $bytes attr-dict `:`
-    qualified(type($barriers))
-  }];
 }
 
-def TileGPU_MBarrierArriveOp : TileGPU_Op<"mbarrier_arrive"> {
+def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
+    (ins Optional<I1>:$condition), "(`if` $condition^)?"> {
   let summary = "a warp has read what is in a stage";
   let description = [{
     All of its threads have: one arrives for them, with a condition where that
@@ -320,12 +326,6 @@ def TileGPU_MBarrierArriveOp : TileGPU_Op<"mbarrier_arrive"> {
     ```mlir
     tile_gpu.mbarrier_arrive %empty[%stage] if %later : !tile_gpu.mbarriers<4>
     ```
-  }];
-  let arguments = (ins TileGPU_MBarriersType:$barriers, I32:$index,
-                       Optional<I1>:$condition);
-  let assemblyFormat = [{
-    $barriers `[` $index `]` (`if` $condition^)? attr-dict `:`
-    qualified(type($barriers))
   }];
 }
 
@@ -462,7 +462,8 @@ def TileGPU_FenceAsyncOp : TileGPU_Op<"fence_async"> {
 
 class TileGPU_PassThroughOp<string name> : TileGPU_Op<name, [
     RangedTypesMatchWith<"results have the types of the operands", "values",
-                         "results", "$_self">]> {
+                         "results", "$_self">,
+    PredOpTrait<"there are sums", CPred<"$_op.getNumResults() > 0">>]> {
   let results = (outs Variadic<AnyType>:$results);
 }
 
@@ -479,7 +480,6 @@ def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
-  let hasVerifier = 1;
 }
 
 def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
@@ -496,7 +496,6 @@ def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
   let arguments = (ins ConfinedAttr<I32Attr, [IntNonNegative]>:$pending,
                        Variadic<AnyType>:$values);
   let assemblyFormat = "`pending` $pending $values attr-dict `:` type($values)";
-  let hasVerifier = 1;
 }
 
 #endif // NSA_DIALECTS_TILEGPU_TILEGPUOPS_TD

@@ -24,10 +24,10 @@ static constexpr int64_t evictLast = 0x14F0000000000000;
 //===----------------------------------------------------------------------===//
 
 static Value mbarrierAddress(ThreadBuilder &b, Value barriers, Value index) {
-  auto first = int64_t(barriers.getDefiningOp<MBarriersOp>().getOffset());
+  auto own = barriers.getDefiningOp<MBarriersOp>();
   if (std::optional<int64_t> known = getConstantIntValue(index))
-    return b.advance(b.sharedBase(), first + *known * kMBarrierBytes);
-  return b.advance(b.advance(b.sharedBase(), first),
+    return b.advance(b.sharedBase(), own.getAddress(*known));
+  return b.advance(b.advance(b.sharedBase(), own.getAddress(0)),
                    b.mul(index, kMBarrierBytes));
 }
 

@@ -43,9 +43,6 @@ struct SharedShape {
   int64_t rows, cols, swizzle;
 };
 
-/// Bytes of an mbarrier.
-inline constexpr int64_t kMBarrierBytes = 8;
-
 /// The buffer that a tile in shared memory lies in; of a buffer, itself.
 mlir::Value getBuffer(mlir::Value tile);
 

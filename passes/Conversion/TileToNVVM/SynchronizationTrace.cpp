@@ -53,9 +53,12 @@ private:
     return events->emplace_back(TraceEvent{kind, op, count});
   }
   TraceEvent &addAccess(Kind kind, Operation *op, Value buffer, Value stage);
-  void addMBarrier(Kind kind, Operation *op, Value barriers, Value index,
-                   int64_t count);
-  int64_t getAddress(Value barriers, int64_t index);
+  /// The address of the mbarrier of an operation on one.
+  template <typename OpTy>
+  int64_t getAddress(OpTy op) {
+    auto own = op.getBarriers().template getDefiningOp<MBarriersOp>();
+    return own.getAddress(getOr(op.getIndex(), 0));
+  }
   void addInit(MBarrierInitOp op);
   void addScratch(Operation *op);
 
@@ -218,22 +221,12 @@ void Tracer::visitReads(Operation *op) {
 // Mbarriers
 //===----------------------------------------------------------------------===//
 
-int64_t Tracer::getAddress(Value barriers, int64_t index) {
-  auto own = barriers.getDefiningOp<MBarriersOp>();
-  return int64_t(own.getOffset()) + index * kMBarrierBytes;
-}
-
-void Tracer::addMBarrier(Kind kind, Operation *op, Value barriers, Value index,
-                         int64_t count) {
-  add(kind, op, count).mbarrier = getAddress(barriers, getOr(index, 0));
-}
-
 void Tracer::addInit(MBarrierInitOp op) {
   for (Value barriers : op->getOperands()) {
     auto own = barriers.getDefiningOp<MBarriersOp>();
     for (int64_t k = 0; k < own.getBarriers().getType().getCount(); ++k)
       add(Kind::InitMBarrier, op, int64_t(own.getArrivals())).mbarrier =
-          getAddress(barriers, k);
+          own.getAddress(k);
   }
   add(Kind::Barrier, op);
 }
@@ -342,25 +335,24 @@ void Tracer::visit(Operation *op) {
         MemDescType type = load.getBuffer().getType();
         TraceEvent &event =
             addAccess(Kind::TmaLoad, op, load.getBuffer(), load.getStage());
-        event.mbarrier =
-            getAddress(load.getBarriers(), getOr(load.getIndex(), 0));
+        event.mbarrier = getAddress(load);
         event.count = type.getShape()[0] * type.getShape()[1] *
                       type.getElementType().getIntOrFloatBitWidth() / 8;
       })
       .Case([&](MBarrierInitOp init) { addInit(init); })
       .Case([&](MBarrierWaitOp wait) {
-        addMBarrier(Kind::WaitMBarrier, op, wait.getBarriers(), wait.getIndex(),
-                    getOr(wait.getParity(), 0) & 1);
+        add(Kind::WaitMBarrier, op, getOr(wait.getParity(), 0) & 1).mbarrier =
+            getAddress(wait);
       })
       .Case([&](MBarrierExpectOp expect) {
-        addMBarrier(Kind::ExpectBytes, op, expect.getBarriers(),
-                    expect.getIndex(), int64_t(expect.getBytes()));
+        add(Kind::ExpectBytes, op, int64_t(expect.getBytes())).mbarrier =
+            getAddress(expect);
       })
       .Case([&](MBarrierArriveOp arrive) {
         Value condition = arrive.getCondition();
         if (!condition || getOr(condition, 1) != 0)
-          addMBarrier(Kind::Arrive, op, arrive.getBarriers(), arrive.getIndex(),
-                      getThreads(kernel) / 32);
+          add(Kind::Arrive, op, getThreads(kernel) / 32).mbarrier =
+              getAddress(arrive);
       })
       .Case([&](AnyOp) { add(Kind::Barrier, op); })
       .Case([&](AsyncCommitOp) { add(Kind::CommitCopies, op); })

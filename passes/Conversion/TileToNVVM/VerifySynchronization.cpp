@@ -271,8 +271,7 @@ LogicalResult Checker::verifyEnd() {
   int64_t stages = std::min(full.getBarriers().getType().getCount(),
                             empty.getBarriers().getType().getCount());
   auto count = [&](MBarriersOp barriers, int64_t k) {
-    return mbarriers[int64_t(barriers.getOffset()) + k * kMBarrierBytes]
-        .phases.size();
+    return mbarriers[barriers.getAddress(k)].phases.size();
   };
   for (int64_t k = 0; k < stages; ++k)
     if (count(full, k) != count(empty, k))

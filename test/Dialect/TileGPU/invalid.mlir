@@ -115,7 +115,7 @@ func.func @pending() {
 // -----
 
 func.func @sums() {
-  // expected-error@+1 {{'tile_gpu.wgmma_commit' op has no sums}}
+  // expected-error@+1 {{'tile_gpu.wgmma_commit' op failed to verify that there are sums}}
   "tile_gpu.wgmma_commit"() : () -> ()
   return
 }
