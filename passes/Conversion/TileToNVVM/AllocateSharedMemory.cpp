@@ -149,21 +149,15 @@ void Allocator::allocateLoop(scf::ForOp loop) {
   if (prefetch.empty())
     return allocate(*loop.getBody());
   int64_t bytes = 0;
-  for (AsyncCopyOp copy : prefetch.copies) {
-    offsets.try_emplace(copy.getBuffer(), bytes);
-    bytes += getPlaceBytes(copy.getBuffer());
-  }
-  for (LoadOp load : prefetch.lines) {
-    offsets.insert({load.getResult(), bytes});
-    bytes += getPlaceBytes(load.getResult());
+  for (Value target : prefetch.targets()) {
+    offsets.try_emplace(target, bytes);
+    bytes += getPlaceBytes(target);
   }
   bytes = llvm::alignTo(bytes, SharedPool::alignment);
   int64_t stages = countStages(loop, bytes);
   int64_t offset = pool.allocate(stages * bytes);
-  for (AsyncCopyOp copy : prefetch.copies)
-    offsets[copy.getBuffer()] += offset;
-  for (LoadOp load : prefetch.lines)
-    offsets[load.getResult()] += offset;
+  for (Value target : prefetch.targets())
+    offsets[target] += offset;
   pipelines.insert({loop, PipelineAttr::get(loop.getContext(), stages, bytes,
                                             offset, /*producer=*/false)});
   allocate(*loop.getBody());
@@ -184,14 +178,14 @@ bool Allocator::isWorthProducer(scf::ForOp loop) const {
 void Allocator::allocateProducer() {
   int64_t ring = pool.allocate(producer.depth * producer.stageBytes);
   for (auto &[loop, copies] : producer.loops) {
-    for (const ProducerPlan::Copy &copy : copies)
+    for (const TensorCopy &copy : copies)
       offsets.try_emplace(copy.access.target, ring + copy.offset);
     pipelines.insert(
         {cast<scf::ForOp>(loop),
          PipelineAttr::get(kernel.getContext(), producer.depth,
                            producer.stageBytes, ring, /*producer=*/true)});
   }
-  for (const ProducerPlan::Copy &copy : producer.stationary)
+  for (const TensorCopy &copy : producer.stationary)
     offsets.try_emplace(copy.access.target,
                         pool.allocate(SharedShape(copy.access.target).bytes()));
   barriers =

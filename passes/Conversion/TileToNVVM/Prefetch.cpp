@@ -1,6 +1,7 @@
 //===- Prefetch.cpp - which copies a loop can make ahead ------------------===//
 
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "passes/Conversion/TileToNVVM/GlobalAccesses.h"
 #include "passes/Conversion/TileToNVVM/RegisterLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
@@ -101,16 +102,25 @@ int64_t nsa::cuda::getPlaceBytes(Value target) {
   return llvm::alignTo(4 * getLineLayout(target).lineLength(), lineAlignment);
 }
 
-namespace {
-/// Collects the operations in a loop or in a kernel that values depend on.
-class Slice {
-public:
-  Slice(Operation *scope, const llvm::DenseSet<Value> &written)
-      : scope(scope), written(written) {}
+/// Whether an operation is scalars, and loads of memory that the kernel leaves
+/// alone.
+static bool isSimple(Operation *op, const llvm::DenseSet<Value> &written) {
+  return !contains(op, [&](Operation *inner) {
+    auto isHeld = [](Value result) {
+      return isTile(result) && !isRematerialized(result.getType());
+    };
+    auto load = dyn_cast<LoadOp>(inner);
+    // All threads take part in a vote.
+    return isa<AnyOp, StoreOp>(inner) ||
+           llvm::any_of(inner->getResults(), isHeld) ||
+           (load && written.contains(getArgument(load.getRef())));
+  });
+}
 
-  /// False if a value depends on what an iteration computed, or on more than
-  /// scalars and elements computed where they are used.
-  bool add(Value value) {
+bool nsa::cuda::addSlice(Operation *scope, ValueRange values,
+                         const llvm::DenseSet<Value> &written,
+                         llvm::DenseSet<Operation *> &operations) {
+  return llvm::all_of(values, [&](Value value) {
     Operation *parent = value.getParentRegion()->getParentOp();
     if (!scope->isAncestor(parent))
       return true;
@@ -118,56 +128,19 @@ public:
       auto loop = dyn_cast<scf::ForOp>(parent);
       return loop ? argument == loop.getInductionVar() : isa<KernelOp>(parent);
     }
-    return add(value.getDefiningOp());
-  }
-
-  const llvm::DenseSet<Operation *> &operations() const { return found; }
-
-private:
-  bool add(Operation *op) {
-    if (found.contains(op))
+    Operation *op = value.getDefiningOp();
+    if (operations.contains(op))
       return true;
-    if (!isSimple(op))
+    if (!isSimple(op, written))
       return false;
     // Operands, and what regions use of the surroundings.
-    bool fits = true;
-    op->walk([&](Operation *inner) {
-      for (Value operand : inner->getOperands())
-        if (!op->isAncestor(operand.getParentRegion()->getParentOp()))
-          fits = fits && add(operand);
-    });
-    found.insert(op);
+    llvm::SetVector<Value> needed(op->operand_begin(), op->operand_end());
+    getUsedValuesDefinedAbove(op->getRegions(), needed);
+    bool fits = addSlice(scope, needed.getArrayRef(), written, operations);
+    if (fits)
+      operations.insert(op);
     return fits;
-  }
-
-  /// Scalars, and loads of memory that the kernel leaves alone.
-  bool isSimple(Operation *op) {
-    return !contains(op, [&](Operation *inner) {
-      auto isHeld = [](Value result) {
-        return isTile(result) && !isRematerialized(result.getType());
-      };
-      auto load = dyn_cast<LoadOp>(inner);
-      // All threads take part in a vote.
-      return isa<AnyOp, StoreOp>(inner) ||
-             llvm::any_of(inner->getResults(), isHeld) ||
-             (load && written.contains(getArgument(load.getRef())));
-    });
-  }
-
-  Operation *scope;
-  const llvm::DenseSet<Value> &written;
-  llvm::DenseSet<Operation *> found;
-};
-} // namespace
-
-bool nsa::cuda::addSlice(Operation *scope, ValueRange values,
-                         const llvm::DenseSet<Value> &written,
-                         llvm::DenseSet<Operation *> &operations) {
-  Slice slice(scope, written);
-  bool fits =
-      llvm::all_of(values, [&](Value value) { return slice.add(value); });
-  operations.insert_range(slice.operations());
-  return fits;
+  });
 }
 
 /// Whether a load makes one row or one column of 4-byte elements, which several
@@ -195,18 +168,14 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
       });
   if (isOuter)
     return prefetch;
-  Slice all(loop, written);
+  llvm::DenseSet<Operation *> addresses;
   auto isAhead = [&](const ReadAccess &access) {
-    if (written.contains(getArgument(access.ref)))
+    llvm::DenseSet<Operation *> own;
+    if (written.contains(getArgument(access.ref)) ||
+        !addSlice(loop, access.indices, written, own) ||
+        !addSlice(loop, access.ref, written, own))
       return false;
-    Slice own(loop, written);
-    if (!llvm::all_of(access.indices,
-                      [&](Value index) { return own.add(index); }) ||
-        !own.add(access.ref))
-      return false;
-    for (Value index : access.indices)
-      all.add(index);
-    all.add(access.ref);
+    addresses.insert_range(own);
     return true;
   };
   for (Operation &op : *loop.getBody()) {
@@ -224,7 +193,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
     return x.isLine() < y.isLine();
   });
   for (Operation &op : *loop.getBody())
-    if (all.operations().contains(&op))
+    if (addresses.contains(&op))
       prefetch.addresses.insert(&op);
   return prefetch;
 }

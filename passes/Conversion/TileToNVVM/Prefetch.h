@@ -22,6 +22,15 @@ struct Prefetch {
   llvm::SetVector<mlir::Operation *> addresses;
 
   bool empty() const { return copies.empty(); }
+  /// The buffers, and the lines that have none yet.
+  llvm::SmallVector<mlir::Value> targets() {
+    auto all = llvm::map_to_vector(copies, [](tile_gpu::AsyncCopyOp copy) {
+      return mlir::Value(copy.getBuffer());
+    });
+    for (tile::LoadOp load : lines)
+      all.push_back(load.getResult());
+    return all;
+  }
 };
 
 /// Finds the copies of a loop's own block whose stages depend on the number of

@@ -131,25 +131,23 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
         return n > int64_t(maxTensorMapBox);
       }))
     return std::nullopt;
-  TensorCopy copy;
   int64_t bytes = type.getElementTypeBitWidth() / 8;
-  copy.boxElements = extents->front();
-  copy.boxBytes = box->rows * box->cols * bytes;
-  copy.boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
-  if (copy.boxElements * bytes % unit != 0)
+  if (extents->front() * bytes % unit != 0)
     return std::nullopt;
-  for (Value index : llvm::reverse(access.indices))
-    copy.start.push_back(getStart(index));
+  SmallVector<Value> start =
+      llvm::map_to_vector(llvm::reverse(access.indices), getStart);
   // An H200 takes other places for an illegal instruction.
-  if (getDivisor(copy.start.front(), unit / bytes) != unit / bytes)
+  if (getDivisor(start.front(), unit / bytes) != unit / bytes)
     return std::nullopt;
   SmallVector<int64_t> shape(llvm::reverse(type.getShape()));
   Builder b(type.getContext());
-  copy.map = rt::TensorMapAttr::get(
+  auto map = rt::TensorMapAttr::get(
       type.getContext(), argument.getArgNumber(), type.getElementType(),
       b.getDenseI64ArrayAttr(shape), b.getDenseI64ArrayAttr(*strides),
       b.getDenseI64ArrayAttr(*extents), box->swizzle);
-  return copy;
+  // A line is one box.
+  int64_t boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
+  return TensorCopy{access, map, start, boxes * box->rows * box->cols * bytes};
 }
 
 //===----------------------------------------------------------------------===//
@@ -176,24 +174,13 @@ public:
   ProducerPlan plan;
 
 private:
-  bool addCopy(const ReadAccess &access,
-               SmallVectorImpl<ProducerPlan::Copy> &copies);
   bool addOperations(ValueRange values);
-  void noteMap(ProducerPlan::Copy &copy);
+  void noteMap(TensorCopy &copy);
 
   KernelOp kernel;
   const llvm::DenseSet<Value> &written;
 };
 } // namespace
-
-bool Planner::addCopy(const ReadAccess &access,
-                      SmallVectorImpl<ProducerPlan::Copy> &copies) {
-  std::optional<TensorCopy> copy = findTensorCopy(access);
-  if (!copy)
-    return false;
-  copies.push_back({access, std::move(*copy), 0, 0});
-  return true;
-}
 
 int64_t nsa::cuda::countSums(scf::ForOp loop) {
   int64_t most = 0;
@@ -235,17 +222,20 @@ void Planner::add(scf::ForOp loop) {
   auto around = getLoopsAround(loop);
   if (prefetch.empty() || !around)
     return;
-  SmallVector<ProducerPlan::Copy> copies;
-  if (!llvm::all_of(prefetch.copies, [&](tile_gpu::AsyncCopyOp copy) {
-        return addCopy(copy, copies);
-      }))
-    return;
+  SmallVector<TensorCopy> copies;
+  for (tile_gpu::AsyncCopyOp op : prefetch.copies) {
+    std::optional<TensorCopy> copy = findTensorCopy(op);
+    if (!copy)
+      return;
+    copies.push_back(*copy);
+  }
   // Threads load a line themselves if need be.
   for (LoadOp load : prefetch.lines)
-    (void)addCopy(load, copies);
+    if (std::optional<TensorCopy> copy = findTensorCopy(load))
+      copies.push_back(*copy);
   SmallVector<Value> needed;
-  for (const ProducerPlan::Copy &copy : copies)
-    llvm::append_range(needed, copy.copy.start);
+  for (const TensorCopy &copy : copies)
+    llvm::append_range(needed, copy.start);
   SmallVector<scf::ForOp> nest = *around;
   nest.push_back(loop);
   for (scf::ForOp trips : nest)
@@ -262,9 +252,9 @@ void Planner::addStationary() {
   for (auto copy : kernel.getBody().front().getOps<tile_gpu::AsyncCopyOp>()) {
     if (written.contains(getArgument(copy.getRef())))
       continue;
-    SmallVector<ProducerPlan::Copy> copies;
-    if (addCopy(copy, copies) && addOperations(copies[0].copy.start))
-      plan.stationary.push_back(std::move(copies[0]));
+    std::optional<TensorCopy> own = findTensorCopy(copy);
+    if (own && addOperations(own->start))
+      plan.stationary.push_back(*own);
   }
 }
 
@@ -273,11 +263,10 @@ static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
   int64_t bytes = 0, exchanged = 0;
   kernel.walk([&](Operation *op) {
     const auto *known = plan.loops.find(op->getParentOp());
-    bool isCopied =
-        known != plan.loops.end() &&
-        llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
-          return copy.access.op == op;
-        });
+    bool isCopied = known != plan.loops.end() &&
+                    llvm::any_of(known->second, [&](const TensorCopy &copy) {
+                      return copy.access.op == op;
+                    });
     exchanged = std::max(exchanged, getScratchBytes(op));
     if (isCopied)
       return;
@@ -289,20 +278,19 @@ static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
   return bytes + exchanged + forBarriers;
 }
 
-void Planner::noteMap(ProducerPlan::Copy &copy) {
-  auto *known = llvm::find(plan.maps, copy.copy.map);
-  copy.map = known - plan.maps.begin();
+void Planner::noteMap(TensorCopy &copy) {
+  auto *known = llvm::find(plan.maps, copy.map);
+  copy.mapNumber = known - plan.maps.begin();
   if (known == plan.maps.end())
-    plan.maps.push_back(copy.copy.map);
+    plan.maps.push_back(copy.map);
 }
 
 /// What a loop copies lies together in a stage.
 void Planner::layOut() {
-  for (ProducerPlan::Copy &copy : plan.stationary)
-    noteMap(copy);
+  llvm::for_each(plan.stationary, [&](TensorCopy &copy) { noteMap(copy); });
   for (auto &loop : plan.loops) {
     int64_t bytes = 0;
-    for (ProducerPlan::Copy &copy : loop.second) {
+    for (TensorCopy &copy : loop.second) {
       copy.offset = bytes;
       bytes += getPlaceBytes(copy.access.target);
       noteMap(copy);

@@ -16,32 +16,26 @@ namespace nsa::cuda {
 /// as TMA tiles that lie beside each other: the swizzle atom columns of
 /// a shared tile, or one line of 4-byte elements.
 struct TensorCopy {
+  ReadAccess access;
   rt::TensorMapAttr map;
   /// Where the first box starts along each dimension, innermost first.
   llvm::SmallVector<mlir::Value> start;
-  /// How many tiles there are along the innermost dimension, and the elements
-  /// and bytes of each.
-  int64_t boxes, boxElements, boxBytes;
-
-  int64_t bytes() const { return boxes * boxBytes; }
+  /// Of all boxes.
+  int64_t bytes;
+  /// Where it lies in a stage of the pipeline, and which of the kernel's maps
+  /// is its.
+  int64_t offset = 0;
+  size_t mapNumber = 0;
 };
 
 /// Splits a kernel between warpgroups that multiply and one that only has the
 /// tiles of their loops copied, as far ahead as a pipeline of stages allows.
 /// All of these loops take turns in one pipeline.
 struct ProducerPlan {
-  struct Copy {
-    ReadAccess access;
-    TensorCopy copy;
-    /// Where it lies in a stage of the pipeline.
-    int64_t offset;
-    /// Which of the kernel's maps is its.
-    size_t map;
-  };
   /// Tiles of the whole kernel, which lie in buffers of their own.
-  llvm::SmallVector<Copy> stationary;
+  llvm::SmallVector<TensorCopy> stationary;
   /// The loops with their copies, and those around them.
-  llvm::MapVector<mlir::Operation *, llvm::SmallVector<Copy>> loops;
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<TensorCopy>> loops;
   llvm::DenseSet<mlir::Operation *> around;
   /// What the stages of copies and the trips of loops are computed with.
   llvm::DenseSet<mlir::Operation *> operations;

@@ -74,7 +74,7 @@ private:
   // The producer.
   void produce(Block &block, IRMapping &mapping, Turn &turn);
   void produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn);
-  void load(const ProducerPlan::Copy &copy, IRMapping &mapping, Value barrier,
+  void load(const TensorCopy &copy, IRMapping &mapping, Value barrier,
             Value index, Value stage);
   // The consumers.
   void consume(Block &block, Turn &turn);
@@ -140,14 +140,14 @@ void Specializer::advance(Turn &turn) {
 /// Issues the load of a tile, to one of several stages or to its only place.
 /// What loops copy, other programs copy too: the cache is to keep it longer
 /// than what goes through it once.
-void Specializer::load(const ProducerPlan::Copy &copy, IRMapping &mapping,
+void Specializer::load(const TensorCopy &copy, IRMapping &mapping,
                        Value barrier, Value index, Value stage) {
   SmallVector<Value> start =
-      llvm::map_to_vector(copy.copy.start, [&](Value coordinate) {
+      llvm::map_to_vector(copy.start, [&](Value coordinate) {
         return mapping.lookupOrDefault(coordinate);
       });
-  auto tma = TmaLoadOp::create(b, uint64_t(copy.map), start, copy.access.target,
-                               stage, barrier, index);
+  auto tma = TmaLoadOp::create(b, uint64_t(copy.mapNumber), start,
+                               copy.access.target, stage, barrier, index);
   tma.setEvictLast(bool(stage));
 }
 
@@ -169,11 +169,11 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
                            arith::XOrIOp::create(b, turn.phase, b.i32(1)));
     produce(*loop.getBody(), mapping, turn);
     int64_t bytes = 0;
-    for (const ProducerPlan::Copy &copy : known->second)
-      bytes += copy.copy.bytes();
+    for (const TensorCopy &copy : known->second)
+      bytes += copy.bytes;
     MBarrierExpectOp::create(b, full, turn.stage, uint64_t(bytes));
     Value stage = getStageBytes(turn.stage);
-    for (const ProducerPlan::Copy &copy : known->second)
+    for (const TensorCopy &copy : known->second)
       load(copy, mapping, full, turn.stage, stage);
     advance(turn);
   }
@@ -192,7 +192,7 @@ void Specializer::produce(Block &block, IRMapping &mapping, Turn &turn) {
     for (auto [k, copy] : llvm::enumerate(plan.stationary))
       if (copy.access.op == &op) {
         Value index = b.i32(int64_t(k));
-        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.copy.bytes()));
+        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.bytes));
         load(copy, mapping, kept, index, /*stage=*/{});
       }
   }
@@ -225,8 +225,7 @@ static bool hasSmallSums(scf::ForOp loop) {
 /// The last dot of a loop's iteration can be issued after the first one of the
 /// next iteration, if nothing needs it before: while it runs, threads work on
 /// what that gives.
-static DelayedDot findDelayedDot(scf::ForOp loop,
-                                 ArrayRef<ProducerPlan::Copy> copies) {
+static DelayedDot findDelayedDot(scf::ForOp loop, ArrayRef<TensorCopy> copies) {
   DotOp first = findFirstDot(loop), last;
   for (auto dot : loop.getBody()->getOps<DotOp>())
     last = dot;
@@ -234,7 +233,7 @@ static DelayedDot findDelayedDot(scf::ForOp loop,
       last.getTransposeA() || !last->hasOneUse() ||
       !isa<scf::YieldOp>(*last->user_begin()) ||
       last.getAcc().getDefiningOp<SplatOp>() ||
-      !llvm::any_of(copies, [&](const ProducerPlan::Copy &copy) {
+      !llvm::any_of(copies, [&](const TensorCopy &copy) {
         return copy.access.target == getBuffer(last.getB());
       }))
     return {};
@@ -264,7 +263,7 @@ static Value makeDot(ThreadBuilder &b, DotOp dot, Value a, Value acc,
 //===----------------------------------------------------------------------===//
 
 void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
-  SmallVector<ProducerPlan::Copy> &copies = plan.loops.find(loop)->second;
+  SmallVector<TensorCopy> &copies = plan.loops.find(loop)->second;
   DelayedDot delayed = findDelayedDot(loop, copies);
   unsigned sumNumber = delayed.dot ? delayed.sum.getArgNumber() - 1 : 0;
   SmallVector<Value> more;
@@ -285,7 +284,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   b.setInsertionPointToStart(own.getBody());
   MBarrierWaitOp::create(b, full, turn.stage, turn.phase);
   Value ownBytes = getStageBytes(turn.stage);
-  for (const ProducerPlan::Copy &copy : copies)
+  for (const TensorCopy &copy : copies)
     setStage(copy.access.target, ownBytes);
   auto yield = cast<scf::YieldOp>(own.getBody()->getTerminator());
   if (delayed.dot) {
@@ -312,7 +311,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     yielded.append({delayed.dot.getA(), stage});
   yielded.append({turn.stage, turn.phase});
   yield->setOperands(yielded);
-  for (const ProducerPlan::Copy &copy : copies)
+  for (const TensorCopy &copy : copies)
     copy.access.op->erase();
 
   b.setInsertionPointAfter(own);
@@ -375,7 +374,7 @@ void Specializer::consume(Block &block, Turn &turn) {
 /// Moves the buffers that both roles know to the start of the kernel.
 static void moveBuffers(const ProducerPlan &plan, Block &start) {
   Operation *first = &start.front();
-  auto move = [&](const ProducerPlan::Copy &copy) {
+  auto move = [&](const TensorCopy &copy) {
     copy.access.target.getDefiningOp()->moveBefore(first);
   };
   llvm::for_each(plan.stationary, move);
