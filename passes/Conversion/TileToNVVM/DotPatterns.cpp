@@ -93,6 +93,12 @@ static void multiplyOfWarp(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
     *sum = LLVM::ExtractValueOp::create(b, result, int64_t(i));
 }
 
+/// Which of a thread's elements sum `i` of M-tile `s` is: four for each 8
+/// columns.
+static int64_t sumNumber(const RegisterLayout &acc, int64_t s, int64_t i) {
+  return (2 * s + i % 4 / 2) * acc.colCount() + i / 4 * 2 + i % 2;
+}
+
 static Results lowerMmaDot(DotOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   RegisterLayout acc(op.getResult());
@@ -114,8 +120,7 @@ static Results lowerMmaDot(DotOp op, TileReader &in) {
         for (int64_t s = 0; s < acc.mTiles(); ++s) {
           SmallVector<Value *> four;
           for (int64_t i = 0; i < 4; ++i)
-            four.push_back(
-                &sums[(2 * s + i / 2) * acc.colCount() + 2 * j + i % 2]);
+            four.push_back(&sums[sumNumber(acc, s, 4 * j + i)]);
           multiplyOfWarp(b, aType.getElementType(), lhs[s],
                          ArrayRef(matrices).slice(2 * (j - n), 2), four);
         }
@@ -135,43 +140,34 @@ static std::string listOf(size_t first, size_t count) {
   return text + "}";
 }
 
-/// The element type, the operands and their order in memory of one dot of
-/// 64 rows and 16 elements of each sum.
-namespace {
-struct WarpgroupStep {
-  Type element;
-  /// Four registers, or a descriptor.
-  SmallVector<Value> a;
-  Value b;
-  bool aAcross, bAcross;
-};
-} // namespace
-
-/// sums = a * b, or sums + a * b.
-static void multiplyOfWarpgroup(ThreadBuilder &b, const WarpgroupStep &step,
-                                bool adds, MutableArrayRef<Value> sums) {
+/// sums = a * b, or sums + a * b, of 64 rows and 16 elements of each sum: `lhs`
+/// are four registers, or a descriptor as `rhs` is.
+static void multiplyOfWarpgroup(ThreadBuilder &b, DotOp op, ArrayRef<Value> lhs,
+                                Value rhs, bool adds,
+                                MutableArrayRef<Value> sums) {
   size_t count = sums.size();
   Assembly assembly;
   assembly.results.assign(count, b.getF32Type());
-  assembly.inputs = step.a;
-  assembly.inputs.push_back(step.b);
+  assembly.inputs.assign(lhs.begin(), lhs.end());
+  assembly.inputs.push_back(rhs);
   if (adds)
     assembly.tied.assign(sums.begin(), sums.end());
-  StringRef type = step.element.isBF16() ? "bf16" : "f16";
-  bool inRegisters = step.a.size() > 1;
+  StringRef type =
+      op.getA().getType().getElementType().isBF16() ? "bf16" : "f16";
+  bool inRegisters = lhs.size() > 1;
   std::string a =
-      inRegisters ? listOf(count, step.a.size()) : "$" + std::to_string(count);
+      inRegisters ? listOf(count, lhs.size()) : "$" + std::to_string(count);
   // The last numbers: whether a (where it is in memory) and b lie with their
   // columns in sequence.
   assembly.text = llvm::formatv(
       "{{ .reg .pred p; setp.ne.b32 p, {0}, 0; "
       "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {3}, {4}, ${5}, p, "
       "1, 1{6}, {7}; }",
-      int(adds), count * 2, type, listOf(0, count), a, count + step.a.size(),
-      inRegisters    ? ""
-      : step.aAcross ? ", 1"
-                     : ", 0",
-      int(step.bAcross));
+      int(adds), count * 2, type, listOf(0, count), a, count + lhs.size(),
+      inRegisters          ? ""
+      : op.getTransposeA() ? ", 1"
+                           : ", 0",
+      int(!op.getTransposeB()));
   llvm::copy(assembly.create(b), sums.begin());
 }
 
@@ -180,7 +176,7 @@ static Value warpgroup(ThreadBuilder &b) {
   if (b.getThreads() == 32 * warpsOfGroup)
     return {};
   Value warp = b.place().warp;
-  return b.once(ThreadBuilder::Once::Warpgroup,
+  return b.once("warpgroup",
                 [&] { return b.div(b.broadcast(warp), warpsOfGroup); });
 }
 
@@ -192,7 +188,7 @@ static Value warpgroup(ThreadBuilder &b) {
 static Value matrixDescriptor(ThreadBuilder &b, const SharedBuffer &tile,
                               bool across, int64_t byte, Value unit) {
   Value base = b.sharedBase();
-  Value start = b.once(ThreadBuilder::Once::SharedStart, [&] {
+  Value start = b.once("shared start", [&] {
     Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), base);
     return b.div(address, 16);
   });
@@ -283,10 +279,8 @@ static Results lowerWarpgroupDot(DotOp op, TileReader &in) {
   if (!startsAtZero) {
     SmallVector<Value> values = in.registersOf(op.getAcc());
     for (int64_t s = 0; s < acc.mTiles(); ++s)
-      for (int64_t c = 0; c < acc.colCount(); c += 2)
-        for (int64_t i = 0; i < 4; ++i)
-          sums[s].push_back(
-              values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
+      for (int64_t i = 0; i < 2 * acc.colCount(); ++i)
+        sums[s].push_back(values[sumNumber(acc, s, i)]);
   }
   if (inRegisters)
     for (int64_t s = 0; s < acc.mTiles(); ++s)
@@ -297,25 +291,18 @@ static Results lowerWarpgroupDot(DotOp op, TileReader &in) {
   for (int64_t s = 0; s < acc.mTiles(); ++s) {
     sums[s].resize(2 * acc.colCount());
     for (int64_t k = 0; k < steps; ++k) {
-      WarpgroupStep step{aType.getElementType(),
-                         {},
-                         describeB(in, op, k),
-                         bool(op.getTransposeA()),
-                         !op.getTransposeB()};
-      if (inRegisters)
-        step.a = lhs[s * steps + k];
-      else
-        step.a = {describeA(in, op, s, k)};
-      multiplyOfWarpgroup(b, step, k > 0 || !startsAtZero, sums[s]);
+      Value rhs = describeB(in, op, k);
+      multiplyOfWarpgroup(b, op,
+                          inRegisters
+                              ? lhs[s * steps + k]
+                              : SmallVector<Value>{describeA(in, op, s, k)},
+                          rhs, k > 0 || !startsAtZero, sums[s]);
     }
   }
   SmallVector<Value> results(acc.elements());
   for (int64_t s = 0; s < acc.mTiles(); ++s)
-    for (auto [i, value] : llvm::enumerate(sums[s])) {
-      int64_t row = 2 * s + int64_t(i) % 4 / 2;
-      results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
-          value;
-    }
+    for (auto [i, value] : llvm::enumerate(sums[s]))
+      results[sumNumber(acc, s, int64_t(i))] = value;
   auto commit = tile_gpu::WgmmaCommitOp::create(
       b, TypeRange(ValueRange(results)), results);
   return {llvm::to_vector_of<Value>(commit->getResults())};

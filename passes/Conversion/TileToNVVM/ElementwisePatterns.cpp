@@ -25,66 +25,6 @@ enum class Course {
   Other
 };
 
-class Courses {
-public:
-  explicit Courses(MapOp map) : map(map) {}
-
-  Course of(Value value) {
-    if (auto known = courses.find(value); known != courses.end())
-      return known->second;
-    Course course = compute(value);
-    courses.try_emplace(value, course);
-    return course;
-  }
-
-private:
-  Course compute(Value value) {
-    if (value.getParentBlock() != &map.getBody().front())
-      return Course::Constant;
-    if (auto argument = dyn_cast<BlockArgument>(value))
-      return ofInput(map.getInputs()[argument.getArgNumber()]);
-    Operation *def = value.getDefiningOp();
-    SmallVector<Course> operands =
-        llvm::map_to_vector(def->getOperands(), [&](Value v) { return of(v); });
-    if (llvm::all_of(operands, [](Course c) { return c == Course::Constant; }))
-      return Course::Constant;
-    auto areLinear = [&] {
-      return llvm::all_of(operands, [](Course c) {
-        return c == Course::Constant || c == Course::Affine;
-      });
-    };
-    if (isa<arith::AddIOp, arith::SubIOp>(def) && areLinear())
-      return Course::Affine;
-    if (isa<arith::MulIOp>(def) && areLinear() &&
-        llvm::is_contained(operands, Course::Constant))
-      return Course::Affine;
-    if (auto compare = dyn_cast<arith::CmpIOp>(def); compare && areLinear())
-      return isSignedOrder(compare.getPredicate()) ? Course::Interval
-                                                   : Course::Other;
-    if (isa<arith::AndIOp>(def) && value.getType().isInteger(1) &&
-        !llvm::is_contained(operands, Course::Other))
-      return Course::Interval;
-    return Course::Other;
-  }
-
-  static Course ofInput(Value input) {
-    if (cast<TileType>(input.getType()).getCols() == 1)
-      return Course::Constant;
-    auto range = input.getDefiningOp<RangeOp>();
-    return range && range.getAxis() == 1 ? Course::Affine : Course::Other;
-  }
-
-  static bool isSignedOrder(arith::CmpIPredicate predicate) {
-    return predicate == arith::CmpIPredicate::slt ||
-           predicate == arith::CmpIPredicate::sle ||
-           predicate == arith::CmpIPredicate::sgt ||
-           predicate == arith::CmpIPredicate::sge;
-  }
-
-  MapOp map;
-  llvm::DenseMap<Value, Course> courses;
-};
-
 /// Selects of a map's body whose conditions hold in one interval of columns of
 /// each row: if they hold in the first and in the last column of a tile, they
 /// hold in all. Coordinates do not overflow. And shortcuts that are open to
@@ -98,10 +38,52 @@ struct Masks {
 };
 } // namespace
 
+static Course getCourseOfInput(Value input) {
+  if (cast<TileType>(input.getType()).getCols() == 1)
+    return Course::Constant;
+  auto range = input.getDefiningOp<RangeOp>();
+  return range && range.getAxis() == 1 ? Course::Affine : Course::Other;
+}
+
+/// The course of what an operation makes of values of these courses.
+static Course getCourse(Operation &op, ArrayRef<Course> operands) {
+  auto is = [](Course wanted) {
+    return [wanted](Course course) { return course == wanted; };
+  };
+  if (llvm::all_of(operands, is(Course::Constant)))
+    return Course::Constant;
+  bool areLinear = llvm::none_of(operands, is(Course::Other)) &&
+                   llvm::none_of(operands, is(Course::Interval));
+  if (areLinear && (isa<arith::AddIOp, arith::SubIOp>(op) ||
+                    (isa<arith::MulIOp>(op) &&
+                     llvm::is_contained(operands, Course::Constant))))
+    return Course::Affine;
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (compare && areLinear &&
+      llvm::is_contained({arith::CmpIPredicate::slt, arith::CmpIPredicate::sle,
+                          arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge},
+                         compare.getPredicate()))
+    return Course::Interval;
+  if (isa<arith::AndIOp>(op) && op.getResult(0).getType().isInteger(1) &&
+      !llvm::is_contained(operands, Course::Other))
+    return Course::Interval;
+  return Course::Other;
+}
+
 static Masks findMasks(MapOp map) {
   Masks masks;
-  Courses courses(map);
   Block &body = map.getBody().front();
+  // What is not of the body is constant.
+  llvm::DenseMap<Value, Course> courses;
+  for (auto [argument, input] :
+       llvm::zip_equal(body.getArguments(), map.getInputs()))
+    courses[argument] = getCourseOfInput(input);
+  for (Operation &op : body.without_terminator()) {
+    auto operands = llvm::map_to_vector(
+        op.getOperands(), [&](Value value) { return courses.lookup(value); });
+    for (Value result : op.getResults())
+      courses[result] = getCourse(op, operands);
+  }
   llvm::DenseSet<Operation *> needed;
   auto need = [&](auto &self, Value value) -> void {
     if (value.getParentBlock() != &body)
@@ -114,7 +96,7 @@ static Masks findMasks(MapOp map) {
         self(self, operand);
   };
   for (auto select : body.getOps<arith::SelectOp>()) {
-    Course course = courses.of(select.getCondition());
+    Course course = courses.lookup(select.getCondition());
     if (course == Course::Interval ||
         (course == Course::Constant && select->hasAttr(nsa::kShortcutAttr))) {
       masks.selects.push_back(select);

@@ -181,35 +181,23 @@ SmallVector<GlobalAccess> nsa::cuda::getGlobalAccesses(Operation *op) {
 // Owners
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// Which thread accesses which element: equal if these are.
-struct Distribution {
-  explicit Distribution(const ReadAccess &access)
-      : indices(access.indices), tile(dyn_cast<TileType>(access.type)) {}
-  explicit Distribution(StoreOp op)
-      : indices(op.getIndices()),
-        tile(dyn_cast<TileType>(op.getValue().getType())) {}
-
-  /// One thread stores a scalar, always the same one.
-  bool operator==(const Distribution &other) const {
-    if (!tile || !other.tile)
-      return !tile && !other.tile;
-    return tile.getLayout() == other.tile.getLayout() &&
-           llvm::equal(indices, other.indices);
-  }
-
-  OperandRange indices;
-  TileType tile;
-};
-} // namespace
-
-static Distribution getDistribution(Operation *op) {
+/// What says which thread accesses which element: the indices, and the tile;
+/// null for a scalar.
+static std::pair<OperandRange, TileType> getDistribution(Operation *op) {
   if (std::optional<ReadAccess> read = getReadAccess(op))
-    return Distribution(*read);
-  return Distribution(cast<StoreOp>(op));
+    return {read->indices, dyn_cast<TileType>(read->type)};
+  auto store = cast<StoreOp>(op);
+  return {store.getIndices(), dyn_cast<TileType>(store.getValue().getType())};
 }
 
+/// One thread stores a scalar, always the same one.
 bool nsa::cuda::haveSameOwners(const GlobalAccess &x, const GlobalAccess &y) {
-  return x.owned && y.owned &&
-         getDistribution(x.owned) == getDistribution(y.owned);
+  if (!x.owned || !y.owned)
+    return false;
+  auto [indices, tile] = getDistribution(x.owned);
+  auto [otherIndices, otherTile] = getDistribution(y.owned);
+  if (!tile || !otherTile)
+    return !tile && !otherTile;
+  return tile.getLayout() == otherTile.getLayout() &&
+         llvm::equal(indices, otherIndices);
 }

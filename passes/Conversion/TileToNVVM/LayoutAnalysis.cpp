@@ -176,32 +176,25 @@ void LayoutAnalysis::couple(Value lhs, Value rhs) {
 }
 
 void LayoutAnalysis::couple() {
-  auto coupleLoop = [&](scf::ForOp loop) {
-    for (auto [i, result] : llvm::enumerate(loop.getResults())) {
-      Value carried = loop.getRegionIterArg(i);
-      couple(result, carried);
-      couple(carried, loop.getInitArgs()[i]);
-      couple(carried, loop.getYieldedValues()[i]);
-    }
-  };
-  auto coupleBranch = [&](scf::IfOp branch) {
-    for (auto [i, result] : llvm::enumerate(branch.getResults())) {
-      couple(result, branch.thenYield().getOperand(i));
-      couple(result, branch.elseYield().getOperand(i));
-    }
+  auto coupleAll = [&](ValueRange values, ValueRange others) {
+    for (auto [value, other] : llvm::zip_equal(values, others))
+      couple(value, other);
   };
   kernel.walk([&](Operation *op) {
-    if (auto loop = dyn_cast<scf::ForOp>(op))
-      coupleLoop(loop);
-    else if (auto branch = dyn_cast<scf::IfOp>(op))
-      coupleBranch(branch);
-    else if (isProduct(op))
+    if (auto loop = dyn_cast<scf::ForOp>(op)) {
+      coupleAll(loop.getResults(), loop.getRegionIterArgs());
+      coupleAll(loop.getRegionIterArgs(), loop.getInitArgs());
+    } else if (isa<scf::YieldOp>(op)) {
+      coupleAll(op->getParentOp()->getResults(), op->getOperands());
+    } else if (isProduct(op)) {
       couple(op->getResult(0), cast<DotOp>(op).getAcc());
-    else if (isa<MapOp, ReduceOp, arith::SelectOp>(op) && op->getNumResults())
-      for (Value other :
-           llvm::concat<Value>(llvm::to_vector(op->getOperands()),
-                               llvm::to_vector(op->getResults().drop_front())))
-        couple(op->getResult(0), other);
+    } else if (isa<MapOp, ReduceOp, arith::SelectOp>(op) &&
+               op->getNumResults()) {
+      for (ValueRange others : {ValueRange(op->getOperands()),
+                                ValueRange(op->getResults().drop_front())})
+        for (Value other : others)
+          couple(op->getResult(0), other);
+    }
   });
 }
 

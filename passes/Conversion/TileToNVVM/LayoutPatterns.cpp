@@ -38,7 +38,7 @@ static void storeMma(TileReader &in, Value input, const SharedBuffer &tile) {
       }
       Value address = bufferAddress(b, tile, row, b.i32(vector));
       address = b.advance(address, b.mul(b.place().pair, 2));
-      b.storeVector(value, address, b.i32(0));
+      b.store(value, address, b.i32(0));
     }
   };
   for (int64_t r = 0; r < layout.rowCount(); ++r) {
@@ -84,6 +84,26 @@ static Results lowerLocalStore(tile_gpu::LocalStoreOp op, TileReader &in) {
 //===----------------------------------------------------------------------===//
 // Into registers
 //===----------------------------------------------------------------------===//
+
+/// A tile in registers of the MMA layout.
+static SmallVector<Value> loadMma(ThreadBuilder &b, const SharedBuffer &tile,
+                                  const RegisterLayout &layout) {
+  SmallVector<Value> values(layout.registers());
+  int64_t perRow = layout.colCount() / 2;
+  for (int64_t s = 0; s < layout.mTiles(); ++s) {
+    Value start = mTileByte(b, tile.shape, layout.warps(), s);
+    for (int64_t vector = 0; vector < perRow; vector += 2) {
+      SmallVector<Value> matrices =
+          loadMatrices(b, tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,
+                       vector, start);
+      for (int64_t i = 0; i < 4; ++i)
+        if (vector + i / 2 < perRow)
+          values[(2 * s + i % 2) * perRow + vector + i / 2] =
+              b.bitcast(matrices[i], layout.registerType());
+    }
+  }
+  return values;
+}
 
 static Results lowerConvert(ConvertOp op, TileReader &in) {
   ThreadBuilder &b = in.b;

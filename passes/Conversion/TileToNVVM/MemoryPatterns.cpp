@@ -166,8 +166,8 @@ static void storeVectors(TileReader &in, StoreOp op,
         valid = b.both(valid, b.inside(b.add(first, ahead), extent));
       }
       b.ifThen(valid, [&] {
-        b.storeVector(b.bitcast(vector, vectorType), in.scalar(op.getRef()),
-                      b.add(address.offset, offset));
+        b.store(b.bitcast(vector, vectorType), in.scalar(op.getRef()),
+                b.add(address.offset, offset));
       });
     }
 }
@@ -195,10 +195,7 @@ static Results lowerMmaStore(StoreOp op, TileReader &in) {
                  value = b.vectorOf({value, values[i + 1]});
                else if (!pairs && layout.isPacked())
                  value = b.half(value, i % 2);
-               if (pairs)
-                 b.storeVector(value, in.scalar(op.getRef()), address.offset);
-               else
-                 b.store(value, in.scalar(op.getRef()), address.offset);
+               b.store(value, in.scalar(op.getRef()), address.offset);
              });
   };
   for (int64_t r = 0; r < layout.rowCount(); ++r)
@@ -213,22 +210,21 @@ static Results lowerMmaStore(StoreOp op, TileReader &in) {
 // Scalars and tiles of blocked layouts
 //===----------------------------------------------------------------------===//
 
-static void storeTogether(TileReader &in, ValueRange values, Value ref,
-                          const Address &address) {
-  if (values.size() == 1)
-    return in.b.store(values[0], in.scalar(ref), address.offset);
-  in.b.storeVector(in.b.vectorOf(values), in.scalar(ref), address.offset);
-}
-
-/// Where element (r, c) of an access to memory is.
-static Address addressAt(TileReader &in, Value ref, ValueRange indices,
-                         const RegisterLayout &layout, int64_t r, int64_t c,
-                         Memo &memo) {
-  TileReader::Element element = in.at(layout, r, c);
-  return addressOf(in, ref, indices,
-                   llvm::map_to_vector(indices, [&](Value index) {
-                     return in.read(index, element, memo);
-                   }));
+/// Calls `body` with the number of the first of the elements that one access of
+/// a thread moves, how many it moves, their row and column, and their address.
+static void forAccesses(
+    TileReader &in, Value ref, ValueRange indices, const RegisterLayout &layout,
+    function_ref<void(int64_t, int64_t, int64_t, int64_t, Address)> body) {
+  in.exchange(indices, layout);
+  int64_t step = getAccessWidth(ref, indices, layout.width);
+  Memo memo;
+  for (int64_t k = 0; k < layout.elements(); k += step) {
+    int64_t r = k / layout.colCount(), c = k % layout.colCount();
+    TileReader::Element element = in.at(layout, r, c);
+    SmallVector<Value> coordinates = llvm::map_to_vector(
+        indices, [&](Value index) { return in.read(index, element, memo); });
+    body(k, step, r, c, addressOf(in, ref, indices, coordinates));
+  }
 }
 
 static SmallVector<Value> getScalars(TileReader &in, ValueRange values) {
@@ -246,23 +242,18 @@ static Results lowerLoad(LoadOp op, TileReader &in) {
                                 getScalars(in, op.getIndices())))}};
   ThreadBuilder &b = in.b;
   RegisterLayout layout(shape);
-  in.exchange(op.getIndices(), layout);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), layout.width);
   SmallVector<Value> values;
-  Memo memo;
-  for (int64_t k = 0; k < layout.elements(); k += step) {
-    int64_t r = k / layout.colCount(), c = k % layout.colCount();
-    Address address =
-        addressAt(in, op.getRef(), op.getIndices(), layout, r, c, memo);
+  auto load = [&](int64_t, int64_t step, int64_t r, int64_t c, Address from) {
     // Threads beyond the tile have coordinates that nobody vouches for.
-    address.valid = b.both(address.valid, b.hasElement(layout, r, c));
-    Value loaded = loadFrom(in, op.getRef(), address, step);
+    from.valid = b.both(from.valid, b.hasElement(layout, r, c));
+    Value loaded = loadFrom(in, op.getRef(), from, step);
     if (step == 1)
       values.push_back(loaded);
     else
       for (int64_t i = 0; i < step; ++i)
         values.push_back(b.half(loaded, i));
-  }
+  };
+  forAccesses(in, op.getRef(), op.getIndices(), layout, load);
   return {std::move(values)};
 }
 
@@ -284,18 +275,14 @@ static Results lowerStore(StoreOp op, TileReader &in) {
   }
   SmallVector<Value> values = in.registersOf(op.getValue());
   RegisterLayout layout(shape);
-  in.exchange(op.getIndices(), layout);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), layout.width);
-  Memo memo;
-  for (int64_t k = 0; k < layout.elements(); k += step) {
-    int64_t r = k / layout.colCount(), c = k % layout.colCount();
-    Address address =
-        addressAt(in, op.getRef(), op.getIndices(), layout, r, c, memo);
-    b.ifThen(b.both(address.valid, b.isOwner(layout, r, c)), [&] {
-      storeTogether(in, ValueRange(values).slice(k, step), op.getRef(),
-                    address);
+  auto store = [&](int64_t k, int64_t step, int64_t r, int64_t c, Address to) {
+    b.ifThen(b.both(to.valid, b.isOwner(layout, r, c)), [&] {
+      Value value =
+          step == 1 ? values[k] : b.vectorOf(ArrayRef(values).slice(k, step));
+      b.store(value, in.scalar(op.getRef()), to.offset);
     });
-  }
+  };
+  forAccesses(in, op.getRef(), op.getIndices(), layout, store);
   return {};
 }
 

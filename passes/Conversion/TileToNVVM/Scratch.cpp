@@ -140,7 +140,7 @@ void Scratch::endStores() { BarrierOp::create(in.b); }
 
 static ScratchTile getScratchTile(ThreadBuilder &b, int64_t offset,
                                   int64_t rows, int64_t cols, Type element) {
-  return {b.address(b.scratchBase(), b.i32(offset), b.getI8Type()),
+  return {b.advance(b.scratchBase(), b.i32(offset)),
           getScratchPitch(rows, cols, element), element};
 }
 

@@ -121,8 +121,7 @@ static Value lanePointer(ThreadBuilder &b, const SharedShape &shape,
     Value vector = b.add(laneVector(b, lane, rowsFirst), flip);
     return b.advance(start, byteOf(b, shape, row, vector));
   };
-  return b.once(ThreadBuilder::Once::MatrixPointer, make, shape.rowBytes(),
-                int64_t(order), flip);
+  return b.once("matrix pointer", make, shape.rowBytes(), int64_t(order), flip);
 }
 
 static SmallVector<Value> loadMatrix(ThreadBuilder &b, Value pointer,
@@ -170,26 +169,6 @@ static Value mTileOf(ThreadBuilder &b, int64_t rows, int64_t warps, int64_t s) {
 Value nsa::cuda::mTileByte(ThreadBuilder &b, const SharedShape &shape,
                            int64_t warps, int64_t s) {
   return b.mul(mTileOf(b, shape.rows, warps, s), 16 * shape.rowBytes());
-}
-
-SmallVector<Value> nsa::cuda::loadMma(ThreadBuilder &b,
-                                      const SharedBuffer &tile,
-                                      const RegisterLayout &layout) {
-  SmallVector<Value> values(layout.registers());
-  int64_t perRow = layout.colCount() / 2;
-  for (int64_t s = 0; s < layout.mTiles(); ++s) {
-    Value start = mTileByte(b, tile.shape, layout.warps(), s);
-    for (int64_t vector = 0; vector < perRow; vector += 2) {
-      SmallVector<Value> matrices =
-          loadMatrices(b, tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,
-                       vector, start);
-      for (int64_t i = 0; i < 4; ++i)
-        if (vector + i / 2 < perRow)
-          values[(2 * s + i % 2) * perRow + vector + i / 2] =
-              b.bitcast(matrices[i], layout.registerType());
-    }
-  }
-  return values;
 }
 
 SmallVector<Value> nsa::cuda::loadTransposedA(ThreadBuilder &b,

@@ -57,10 +57,6 @@ llvm::SmallVector<mlir::Value> loadTransposedA(ThreadBuilder &b,
                                                const SharedBuffer &tile,
                                                int64_t warps, int64_t s,
                                                int64_t k);
-/// A tile in registers of the MMA layout.
-llvm::SmallVector<mlir::Value> loadMma(ThreadBuilder &b,
-                                       const SharedBuffer &tile,
-                                       const RegisterLayout &layout);
 
 } // namespace nsa::cuda
 

@@ -137,26 +137,34 @@ Value ThreadBuilder::address(Value base, Value index, Type element) {
                              ValueRange{index});
 }
 
-Value ThreadBuilder::load(Value base, Value index, Type element) {
-  Type inMemory = memoryType(element);
+/// Bytes of an element, or of a vector of at least 16 bits each.
+static unsigned memoryBytes(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  return vector ? unsigned(vector.getNumElements()) *
+                      elementBytes(vector.getElementType())
+                : elementBytes(type);
+}
+
+Value ThreadBuilder::load(Value base, Value index, Type type) {
+  Type inMemory = memoryType(type);
   Value value = LLVM::LoadOp::create(
-      *this, inMemory, address(base, index, element), elementBytes(inMemory));
-  if (inMemory == element)
+      *this, inMemory, address(base, index, getElementTypeOrSelf(type)),
+      memoryBytes(type));
+  if (inMemory == type)
     return value;
-  return arith::TruncIOp::create(*this, element, value);
+  return arith::TruncIOp::create(*this, type, value);
 }
 
 void ThreadBuilder::store(Value value, Value base, Value index) {
-  Type element = value.getType(), inMemory = memoryType(element);
-  Value place = address(base, index, element);
-  if (inMemory != element)
+  Type type = value.getType(), inMemory = memoryType(type);
+  Value place = address(base, index, getElementTypeOrSelf(type));
+  if (inMemory != type)
     value = arith::ExtUIOp::create(*this, inMemory, value);
-  LLVM::StoreOp::create(*this, value, place, elementBytes(inMemory));
+  LLVM::StoreOp::create(*this, value, place, memoryBytes(type));
 }
 
 Value ThreadBuilder::advance(Value base, Value bytes) {
-  return LLVM::GEPOp::create(*this, base.getType(), getI8Type(), base,
-                             ValueRange{bytes});
+  return address(base, bytes, getI8Type());
 }
 
 Value ThreadBuilder::advance(Value base, int64_t bytes) {
@@ -165,20 +173,6 @@ Value ThreadBuilder::advance(Value base, int64_t bytes) {
   return LLVM::GEPOp::create(*this, base.getType(), getI8Type(), base,
                              ArrayRef<LLVM::GEPArg>{int32_t(bytes)},
                              LLVM::GEPNoWrapFlags::inbounds);
-}
-
-Value ThreadBuilder::loadVector(Value base, Value index, Type element,
-                                int64_t count) {
-  return LLVM::LoadOp::create(*this, VectorType::get({count}, element),
-                              address(base, index, element),
-                              count * elementBytes(element));
-}
-
-void ThreadBuilder::storeVector(Value vector, Value base, Value index) {
-  auto type = cast<VectorType>(vector.getType());
-  LLVM::StoreOp::create(
-      *this, vector, address(base, index, type.getElementType()),
-      type.getNumElements() * elementBytes(type.getElementType()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -262,9 +256,9 @@ Value ThreadBuilder::broadcast(Value value) {
 
 static constexpr llvm::StringLiteral kPrologueAttr = "tile_gpu.prologue";
 
-Value ThreadBuilder::once(Once of, function_ref<Value()> make, int64_t x,
-                          int64_t y, int64_t z) {
-  OnceKey key(unsigned(of), x, y, z);
+Value ThreadBuilder::once(llvm::StringLiteral name, function_ref<Value()> make,
+                          int64_t x, int64_t y, int64_t z) {
+  std::tuple key(StringRef(name), x, y, z);
   if (Value known = prologue.lookup(key))
     return known;
   Block *block = getInsertionBlock();
@@ -321,21 +315,21 @@ void nsa::cuda::movePrologue(LLVM::LLVMFuncOp function) {
 }
 
 Value ThreadBuilder::threadId() {
-  return once(Once::ThreadId,
+  return once("thread",
               [&] { return NVVM::ThreadIdXOp::create(*this, getI32Type()); });
 }
 
 ThreadBuilder::Place ThreadBuilder::place() {
   Place own;
-  own.lane = once(Once::Lane, [&] { return rem(threadId(), 32); });
-  own.warp = once(Once::Warp, [&] { return div(threadId(), 32); });
-  own.quad = once(Once::Quad, [&] { return div(own.lane, 4); });
-  own.pair = once(Once::Pair, [&] { return mul(rem(own.lane, 4), 2); });
+  own.lane = once("lane", [&] { return rem(threadId(), 32); });
+  own.warp = once("warp", [&] { return div(threadId(), 32); });
+  own.quad = once("quad", [&] { return div(own.lane, 4); });
+  own.pair = once("pair", [&] { return mul(rem(own.lane, 4), 2); });
   return own;
 }
 
 Value ThreadBuilder::sharedBase() {
-  return once(Once::SharedBase, [&] {
+  return once("shared base", [&] {
     return LLVM::AddressOfOp::create(
         *this,
         LLVM::LLVMPointerType::get(getContext(), unsigned(Space::Shared)),
@@ -344,10 +338,10 @@ Value ThreadBuilder::sharedBase() {
 }
 
 Value ThreadBuilder::scratchBase() {
-  return once(Once::ScratchBase, [&] {
+  return once("scratch base", [&] {
     auto offset =
         getKernel()->getAttrOfType<IntegerAttr>(tile_gpu::kScratchAttr);
-    return address(sharedBase(), i32(offset.getInt()), getI8Type());
+    return advance(sharedBase(), i32(offset.getInt()));
   });
 }
 
@@ -365,8 +359,7 @@ Value ThreadBuilder::rowOf(const RegisterLayout &layout, int64_t r) {
                                : div(threadId(), layout.threadsPerRow);
     return add(first, layout.rowOffset(r));
   };
-  return layout.isMma ? once(Once::Row, make, layout.rows == 1 ? -1 : r)
-                      : make();
+  return layout.isMma ? once("row", make, layout.rows == 1 ? -1 : r) : make();
 }
 
 Value ThreadBuilder::firstCol(const RegisterLayout &layout) {
@@ -383,7 +376,7 @@ Value ThreadBuilder::colOf(const RegisterLayout &layout, int64_t c) {
     return layout.cols == 1 ? i32(0)
                             : add(firstCol(layout), layout.colOffset(c));
   };
-  return layout.isMma ? once(Once::Column, make, layout.cols == 1 ? -1 : c)
+  return layout.isMma ? once("column", make, layout.cols == 1 ? -1 : c)
                       : make();
 }
 

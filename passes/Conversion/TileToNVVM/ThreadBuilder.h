@@ -61,18 +61,14 @@ public:
 
   /// The address of element `index` (i32 or i64) behind `base`.
   mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);
-  /// Elements of registers; i1 is a byte in memory.
-  mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element);
+  /// An element of registers, of which i1 is a byte in memory, or a vector of
+  /// elements that lie together, aligned as a whole. The index is of elements.
+  mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type type);
   void store(mlir::Value value, mlir::Value base, mlir::Value index);
 
   /// The address `bytes` (i32 or a number) behind `base`.
   mlir::Value advance(mlir::Value base, mlir::Value bytes);
   mlir::Value advance(mlir::Value base, int64_t bytes);
-  /// `count` elements of at least 16 bits that lie together, aligned as a
-  /// whole.
-  mlir::Value loadVector(mlir::Value base, mlir::Value index,
-                         mlir::Type element, int64_t count);
-  void storeVector(mlir::Value vector, mlir::Value base, mlir::Value index);
 
   mlir::Value vectorOf(mlir::ValueRange elements);
   /// A vector of two `element`s, to which f32 numbers are rounded.
@@ -96,26 +92,11 @@ public:
   /// The block's shared memory, and the scratch in it.
   mlir::Value sharedBase();
   mlir::Value scratchBase();
-  /// What a value is known by there: `of`, and up to three numbers.
-  enum class Once {
-    ThreadId,
-    Lane,
-    Warp,
-    Quad,
-    Pair,
-    SharedBase,
-    ScratchBase,
-    Row,
-    Column,
-    MatrixPointer,
-    Warpgroup,
-    SharedStart
-  };
-  using OnceKey = std::tuple<unsigned, int64_t, int64_t, int64_t>;
-  /// Calls `make` the first time; what it creates is marked with
-  /// tile_gpu.prologue, for `movePrologue`.
-  mlir::Value once(Once of, llvm::function_ref<mlir::Value()> make,
-                   int64_t x = 0, int64_t y = 0, int64_t z = 0);
+  /// Calls `make` the first time for a name and up to three numbers; what it
+  /// creates is marked with tile_gpu.prologue, for `movePrologue`.
+  mlir::Value once(llvm::StringLiteral name,
+                   llvm::function_ref<mlir::Value()> make, int64_t x = 0,
+                   int64_t y = 0, int64_t z = 0);
 
   // Rows and columns of a thread's elements.
   mlir::Value rowOf(const RegisterLayout &layout, int64_t r);
@@ -171,7 +152,9 @@ private:
   /// What a thread adds to its columns.
   mlir::Value firstCol(const RegisterLayout &layout);
 
-  llvm::DenseMap<OnceKey, mlir::Value> prologue;
+  llvm::DenseMap<std::tuple<llvm::StringRef, int64_t, int64_t, int64_t>,
+                 mlir::Value>
+      prologue;
 };
 
 /// An instruction as text. In it, $0 and on are the results, which start as

@@ -151,8 +151,8 @@ Value nsa::cuda::loadRowPair(TileReader &in, Value row, int64_t pair) {
   auto read = row.getDefiningOp<LocalLoadOp>();
   Value first = lineAddress(in, read.getBuffer(), read.getStage(),
                             b.mul(b.place().pair, 4));
-  return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
-                      RegisterLayout(row).element, 2);
+  return b.load(b.advance(first, 4 * 8 * pair), b.i32(0),
+                VectorType::get({2}, RegisterLayout(row).element));
 }
 
 Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
@@ -468,13 +468,9 @@ Value nsa::cuda::loadFrom(TileReader &in, Value ref, const Address &address,
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(loaded));
   if (type.getNumElements() == 0)
     return zero;
-  auto load = [&](Value offset) {
-    return count == 1 ? b.load(in.scalar(ref), offset, element)
-                      : b.loadVector(in.scalar(ref), offset, element, count);
-  };
   if (!address.valid)
-    return load(address.offset);
+    return b.load(in.scalar(ref), address.offset, loaded);
   Value offset = b.select(address.valid, address.offset,
                           b.constant(address.offset.getType(), 0));
-  return b.select(address.valid, load(offset), zero);
+  return b.select(address.valid, b.load(in.scalar(ref), offset, loaded), zero);
 }
