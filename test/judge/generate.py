@@ -259,7 +259,7 @@ def make_model(rng, size):
     b = Builder(rng, reuse=0.8)
     for _ in range(size):
         grow(b, b.pick([p for p in PIECES if p not in ("nn.cast", "nn.cross_entropy")]))
-    found = [v for v in b.values if v.array.ndim == 3 and v.element == "f32" and v not in b.program.arguments]
+    found = [v for v in b.values if v.array.ndim == 3 and v.array.size and v.element == "f32" and v not in b.program.arguments]
     x = b.pick(found) if found else b.normal(b.batch, b.length, 16)
     x, _ = b.op("nn.rms_norm", input=x, weight=b.normal(x.array.shape[2], element="f32"), eps=1e-5)
     logits, = b.op("nn.matmul", lhs=x, rhs=b.normal(x.array.shape[2], 19, scale=x.array.shape[2] ** -0.5))
