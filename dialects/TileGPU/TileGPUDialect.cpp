@@ -187,8 +187,9 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
   StringRef name = entry.getName();
   auto number = dyn_cast<IntegerAttr>(entry.getValue());
   auto kernel = dyn_cast<KernelOp>(op);
-  if (name == kThreadsAttr && kernel && number &&
-      number.getType().isInteger(32) && isBlockSize(number.getInt()))
+  bool isThreads =
+      number && number.getType().isInteger(32) && isBlockSize(number.getInt());
+  if (name == kThreadsAttr && kernel && isThreads)
     return verifyThreads(kernel, number.getInt());
   auto dot = dyn_cast<DotOp>(op);
   if (name == kMmaAttr && dot && isa<MmaAttr>(entry.getValue())) {
@@ -197,16 +198,13 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
     return op->emitOpError("has ")
            << name << ", but accumulates in no #tile.mma";
   }
-  if (name == kPipelineAttr && isa<scf::ForOp>(op) &&
-      isa<PipelineAttr>(entry.getValue()))
-    return success();
-  if (name == kProducerAttr && kernel && isa<ProducerAttr>(entry.getValue()))
-    return success();
-  if (name == kScratchAttr && kernel && number &&
-      number.getType().isInteger(64) && number.getInt() >= 0)
-    return success();
-  if (name == kConsumersAttr && isa<scf::IfOp>(op) && number &&
-      number.getType().isInteger(32) && isBlockSize(number.getInt()))
+  if ((name == kPipelineAttr && isa<scf::ForOp>(op) &&
+       isa<PipelineAttr>(entry.getValue())) ||
+      (name == kProducerAttr && kernel &&
+       isa<ProducerAttr>(entry.getValue())) ||
+      (name == kScratchAttr && kernel && number &&
+       number.getType().isInteger(64) && number.getInt() >= 0) ||
+      (name == kConsumersAttr && isa<scf::IfOp>(op) && isThreads))
     return success();
   return op->emitError("attribute `")
          << name << "` cannot be " << entry.getValue() << " on "

@@ -95,6 +95,12 @@ def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
       return $_get(elementType.getContext(), shape, elementType);
     }]>
   ];
+  let extraClassDeclaration = [{
+    /// Whether it is a row or a column of 32-bit elements, in order.
+    bool isLine() const {
+      return getElementType().getIntOrFloatBitWidth() == 32;
+    }
+  }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

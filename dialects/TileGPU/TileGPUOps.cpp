@@ -17,25 +17,21 @@ using namespace nsa::tile_gpu;
 /// The tile that lies in a buffer; in one of 32-bit elements, of no layout.
 static TileType getTileType(MemDescType buffer) {
   Attribute layout;
-  if (buffer.getElementType().getIntOrFloatBitWidth() == 16)
+  if (!buffer.isLine())
     layout = SharedAttr::get(buffer.getContext());
   return TileType::get(buffer.getShape(), buffer.getElementType(), layout);
 }
 
-static bool isLine(MemDescType buffer) {
-  return buffer.getElementType().getIntOrFloatBitWidth() == 32;
-}
-
 LogicalResult AllocOp::verify() {
-  if (::isLine(getBuffer().getType()) != isLine())
-    return emitOpError(isLine() ? "has no swizzle" : "has a swizzle")
-           << ", but holds elements of "
-           << getBuffer().getType().getElementType();
-  if (isLine())
+  MemDescType type = getBuffer().getType();
+  if (type.isLine() == getSwizzle().has_value())
+    return emitOpError(getSwizzle() ? "has a swizzle" : "has no swizzle")
+           << ", but holds elements of " << type.getElementType();
+  if (type.isLine())
     return success();
   auto swizzle = int64_t(*getSwizzle());
   // Rows are filled up to whole vectors of two.
-  int64_t bytes = llvm::alignTo(getBuffer().getType().getShape()[1], 16) * 2;
+  int64_t bytes = llvm::alignTo(type.getShape()[1], 16) * 2;
   if ((swizzle == 32 || swizzle == 64 || swizzle == 128) &&
       bytes % swizzle == 0)
     return success();
@@ -81,7 +77,7 @@ LogicalResult LocalViewOp::verify() {
 LogicalResult LocalLoadOp::verify() {
   auto tile = cast<TileType>(getTile().getType());
   MemDescType buffer = getBuffer().getType();
-  if (::isLine(buffer) && tile.getShape() == buffer.getShape() &&
+  if (buffer.isLine() && tile.getShape() == buffer.getShape() &&
       tile.getElementType() == buffer.getElementType())
     return success();
   return emitOpError("loads ")

@@ -41,10 +41,6 @@ def TileGPU_AllocOp : Op<TileGPU_Dialect, "alloc", []> {
     (`swizzle` $swizzle^)? (`at` $offset^)? attr-dict `:`
     qualified(type($buffer))
   }];
-  let extraClassDeclaration = [{
-    /// Whether it is a row or a column in order.
-    bool isLine() { return !getSwizzle(); }
-  }];
   let hasVerifier = 1;
 }
 
@@ -80,10 +76,7 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
     /// The tile that is copied.
     ::nsa::tile::TileType getTileType();
     bool isAsync();
-    /// Whether it is a row or a column of 32-bit elements.
-    bool isLine() {
-      return getTileType().getElementType().getIntOrFloatBitWidth() == 32;
-    }
+    bool isLine() { return getBuffer().getType().isLine(); }
   }];
   let hasVerifier = 1;
 }

@@ -226,11 +226,8 @@ private:
 
 static constexpr int64_t kMostThreads = 256;
 
-static int64_t floorPowerOf2(int64_t number) {
-  return static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(number)));
-}
 static int64_t ceilPowerOf2(int64_t number) {
-  return static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(number)));
+  return int64_t(llvm::PowerOf2Ceil(uint64_t(number)));
 }
 
 BlockedLayoutPlan::BlockedLayoutPlan(KernelOp kernel, int64_t wanted)
@@ -280,7 +277,7 @@ int64_t BlockedLayoutPlan::pickThreads() const {
   if (pieces <= kWarp)
     return kWarp;
   if (largest > cols)
-    return std::min(floorPowerOf2(pieces), kMostThreads);
+    return std::min(int64_t(llvm::bit_floor(uint64_t(pieces))), kMostThreads);
   if (pieces <= kMostThreads)
     return static_cast<int64_t>(llvm::alignTo(pieces, kWarp));
   for (int64_t count = kMostThreads; count > kMostThreads / 2; count -= kWarp)
@@ -332,21 +329,16 @@ BlockedAttr BlockedLayoutPlan::get(TileType type) const {
 /// they do not agree.
 static FailureOr<int64_t> getMmaWarps(KernelOp kernel) {
   int64_t warps = 0;
-  auto check = [&](Type type, Operation *op) -> LogicalResult {
-    if (!hasMmaLayout(type))
-      return success();
-    int64_t own = RegisterLayout(cast<TileType>(type)).warps();
-    if (warps && own != warps)
-      return op->emitOpError("spreads a tile over ")
-             << own << " warps, but others of the kernel lie in " << warps;
-    warps = own;
+  WalkResult result = kernel.walk([&](Operation *op) -> WalkResult {
+    for (Type type :
+         llvm::make_filter_range(op->getResultTypes(), hasMmaLayout)) {
+      int64_t own = RegisterLayout(cast<TileType>(type)).warps();
+      if (warps && own != warps)
+        return op->emitOpError("spreads a tile over ")
+               << own << " warps, but others of the kernel lie in " << warps;
+      warps = own;
+    }
     return success();
-  };
-  WalkResult result = kernel.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (failed(check(type, op)))
-        return WalkResult::interrupt();
-    return WalkResult::advance();
   });
   if (result.wasInterrupted())
     return failure();

@@ -193,11 +193,10 @@ static std::optional<SmallVector<Value>> scaleRows(MapOp op, TileReader &in) {
       RegisterLayout(op.getShapeType()).elements() < 16)
     return std::nullopt;
   // Of the two inputs, not of other numbers.
-  if (!isa<BlockArgument>(product.getLhs()) ||
-      !isa<BlockArgument>(product.getRhs()) ||
-      product.getLhs() == product.getRhs() ||
-      product.getLhs().getParentBlock() != &body ||
-      product.getRhs().getParentBlock() != &body)
+  if (product.getLhs() == product.getRhs() ||
+      !llvm::all_of(product->getOperands(), [&](Value factor) {
+        return llvm::is_contained(body.getArguments(), factor);
+      }))
     return std::nullopt;
   auto isHeld = [&](Value input) {
     return hasMmaLayout(input.getType()) && !isReadWhereUsed(input);
@@ -274,13 +273,12 @@ static Results lowerSelect(arith::SelectOp op, TileReader &in) {
 static Value someElement(Value tile, TileReader &in) {
   ThreadBuilder &b = in.b;
   Value some = b.constant(b.getI1Type(), 0);
-  auto add = [&](Value value, Value exists) {
-    some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
-  };
   RegisterLayout layout(tile);
-  for (auto [i, value] : llvm::enumerate(in.elementsOf(tile)))
-    add(value, b.hasElement(layout, int64_t(i) / layout.colCount(),
-                            int64_t(i) % layout.colCount()));
+  for (auto [i, value] : llvm::enumerate(in.elementsOf(tile))) {
+    Value exists = b.hasElement(layout, int64_t(i) / layout.colCount(),
+                                int64_t(i) % layout.colCount());
+    some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
+  }
   return some;
 }
 

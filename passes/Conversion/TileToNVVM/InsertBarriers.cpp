@@ -8,6 +8,7 @@
 #include "passes/Conversion/TileToNVVM/Scratch.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/TileUtils.h"
+#include "llvm/ADT/SetOperations.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -154,14 +155,12 @@ private:
 BarrierInserter::BarrierInserter(KernelOp kernel)
     : kernel(kernel), b(kernel.getLoc(), kernel.getContext()),
       hasWgmma(usesWgmma(kernel)) {
-  llvm::DenseSet<Value> read, written;
+  llvm::DenseSet<Value> read;
   kernel.walk([&](Operation *op) {
     for (const GlobalAccess &access : getGlobalAccesses(op))
-      (access.isWrite ? written : read).insert(access.argument);
+      (access.isWrite ? readAndWritten : read).insert(access.argument);
   });
-  for (Value argument : written)
-    if (read.contains(argument))
-      readAndWritten.insert(argument);
+  llvm::set_intersect(readAndWritten, read);
 }
 
 //===----------------------------------------------------------------------===//

@@ -84,12 +84,9 @@ static bool isGuard(scf::IfOp branch) {
 /// Waits in the block, or in the branches of the condition where its first
 /// operation is that depends on other launches.
 static void waitIn(Block &body, ArrayRef<int64_t> settled, bool late) {
-  Operation *first = body.getTerminator();
-  for (Operation &op : body.without_terminator())
-    if (!isIndependent(op, settled)) {
-      first = &op;
-      break;
-    }
+  Operation *first = &*llvm::find_if(body, [&](Operation &op) {
+    return op.hasTrait<OpTrait::IsTerminator>() || !isIndependent(op, settled);
+  });
   if (auto condition = dyn_cast<scf::IfOp>(first);
       condition && !isGuard(condition)) {
     if (!condition.elseBlock()) {

@@ -28,12 +28,6 @@ void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
   manager.nest<tile::KernelOp>().addPass(createTileGPUPromoteToShared());
 }
 
-/// Lowered kernels carry hundreds of scalars through their loops, and these
-/// patterns compare every two of them; the lowering leaves none to remove.
-static const char *const kSlowPatterns[] = {
-    "(anonymous namespace)::RemoveDuplicateSuccessorInputUses",
-    "(anonymous namespace)::MakeRegionBranchOpSuccessorInputsDead"};
-
 void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
                                     uint64_t sharedLimit, bool wgmma,
                                     unsigned producerSums) {
@@ -52,9 +46,12 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   manager.addPass(createNSATileToNVVM(options));
   auto &functions = manager.nest<LLVM::LLVMFuncOp>();
   functions.addPass(createConvertTileGPUToNVVM());
-  SmallVector<std::string> slow(std::begin(kSlowPatterns),
-                                std::end(kSlowPatterns));
-  manager.addPass(createCanonicalizerPass(GreedyRewriteConfig(), slow));
+  // Lowered kernels carry hundreds of scalars through their loops, and these
+  // patterns compare every two of them; the lowering leaves none to remove.
+  manager.addPass(createCanonicalizerPass(
+      GreedyRewriteConfig(),
+      {"(anonymous namespace)::RemoveDuplicateSuccessorInputUses",
+       "(anonymous namespace)::MakeRegionBranchOpSuccessorInputsDead"}));
   manager.addPass(createNSAExpandMath());
   manager.addPass(arith::createArithExpandOpsPass());
   manager.addPass(createCSEPass());

@@ -96,8 +96,8 @@ void nsa::cuda::setStage(Value buffer, Value stage) {
 
 int64_t nsa::cuda::getPlaceBytes(Value target) {
   constexpr int64_t lineAlignment = 128;
-  auto buffer = target.getDefiningOp<AllocOp>();
-  if (buffer && !buffer.isLine())
+  if (auto buffer = dyn_cast<MemDescType>(target.getType());
+      buffer && !buffer.isLine())
     return llvm::alignTo(SharedShape(target).bytes(), SharedPool::alignment);
   return llvm::alignTo(4 * getLineLayout(target).lineLength(), lineAlignment);
 }

@@ -63,10 +63,6 @@ mlir::LogicalResult nsa::cuda::verifyAllocated(tile::KernelOp kernel) {
   return mlir::failure(result.wasInterrupted());
 }
 
-int64_t SharedShape::swizzleShift() const {
-  return llvm::Log2_64(8 / atomVectors());
-}
-
 int64_t SharedPool::allocate(int64_t bytes) {
   bytes = llvm::alignTo(bytes, alignment);
   int64_t offset = 0;

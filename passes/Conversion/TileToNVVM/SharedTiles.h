@@ -38,7 +38,7 @@ struct SharedShape {
 
   /// swizzle(r) = (r >> swizzleShift()) & (atomVectors() - 1), a function of r
   /// % 8.
-  int64_t swizzleShift() const;
+  int64_t swizzleShift() const { return llvm::Log2_64(8 / atomVectors()); }
 
   int64_t rows, cols, swizzle;
 };

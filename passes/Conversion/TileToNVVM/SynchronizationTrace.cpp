@@ -114,9 +114,7 @@ std::optional<int64_t> Tracer::evaluate(Value value) {
 Tracer::Origin Tracer::getOriginOfResult(ValueRange operands) const {
   return llvm::all_of(operands,
                       [&](Value operand) {
-                        auto known = values.find(operand);
-                        return known == values.end() ||
-                               known->second.second == Exact;
+                        return values.lookup(operand).second == Exact;
                       })
              ? Exact
              : DerivedFromChosen;
@@ -167,13 +165,13 @@ void Tracer::execute(Operation *op) {
 
 TraceEvent &Tracer::addAccess(Kind kind, Operation *op, Value buffer,
                               Value stage) {
-  auto alloc = buffer.getDefiningOp<AllocOp>();
-  ArrayRef<int64_t> shape = alloc.getBuffer().getType().getShape();
+  auto type = cast<MemDescType>(buffer.getType());
+  ArrayRef<int64_t> shape = type.getShape();
   TraceEvent &event = add(kind, op);
   event.buffer = buffer;
   event.begin = getOffset(buffer) + (stage ? getOr(stage, 0) : 0);
-  event.end = event.begin + (alloc.isLine() ? 4 * shape[0] * shape[1]
-                                            : SharedShape(buffer).bytes());
+  event.end = event.begin + (type.isLine() ? 4 * shape[0] * shape[1]
+                                           : SharedShape(buffer).bytes());
   return event;
 }
 

@@ -183,18 +183,11 @@ Value TileReader::rowElement(Value row, int64_t c, Memo &memo) {
 // Elements that are computed where they are used
 //===----------------------------------------------------------------------===//
 
-static bool isInfinity(Value value, bool isNegative) {
-  FloatAttr number;
-  return matchPattern(value, m_Constant(&number)) &&
-         number.getValue().isInfinity() &&
-         number.getValue().isNegative() == isNegative;
-}
-
 /// Of `x == -inf ? a : b`, x and b.
 static std::pair<Value, Value> matchGuard(arith::SelectOp select) {
   auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
   if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
-      !isInfinity(compare.getRhs(), /*isNegative=*/true))
+      !matchPattern(compare.getRhs(), m_NegInfFloat()))
     return {};
   return {compare.getLhs(), select.getFalseValue()};
 }
@@ -222,7 +215,7 @@ static bool isGuarded(Value value) {
                     .getDefiningOp<arith::SelectOp>();
   if (!select)
     return false;
-  if (isInfinity(select.getFalseValue(), /*isNegative=*/false))
+  if (matchPattern(select.getFalseValue(), m_PosInfFloat()))
     return isGuarded(select.getTrueValue());
   auto [tested, otherwise] = matchGuard(select);
   return tested && tested == otherwise &&

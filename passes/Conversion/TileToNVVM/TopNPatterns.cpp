@@ -480,9 +480,7 @@ static Results lowerSort(SortOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   RegisterLayout blocked(op.getInput());
   LaneSorter sorter(b, blocked.cols);
-  Scratch scratch(in);
-  ScratchTile shared = scratch.store(op.getInput());
-  scratch.endStores();
+  ScratchTile shared = storeInScratch(in, op.getInput());
   auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {
     SmallVector<Value> elements;
     for (auto [row, isRow] : llvm::zip_equal(rows, exists))
@@ -498,7 +496,7 @@ static Results lowerSort(SortOp op, TileReader &in) {
         });
   };
   forRowsOfLanes(b, sorter, blocked.rows, sortRows);
-  scratch.endStores();
+  nsa::tile_gpu::BarrierOp::create(b);
   return {readBack(b, op.getResult(), shared)};
 }
 
