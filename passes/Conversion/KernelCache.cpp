@@ -421,9 +421,10 @@ static Value findLast(ValueRange values) {
 }
 
 LogicalResult KernelCache::replace(PatternRewriter &rewriter, Operation *op,
-                                   const KernelSpec &spec, BodyFn body) {
-  rewriter.replaceOp(op, launch(rewriter, op, spec, op->getOperands(),
-                                op->getResultTypes(), body));
+                                   const KernelSpec &spec, ValueRange operands,
+                                   BodyFn body) {
+  rewriter.replaceOp(
+      op, launch(rewriter, op, spec, operands, op->getResultTypes(), body));
   return success();
 }
 

@@ -127,10 +127,16 @@ public:
                                const KernelSpec &spec, mlir::ValueRange inputs,
                                mlir::TypeRange outputs, BodyFn body);
 
-  /// Replaces an operation by one kernel, from its operands to its results.
+  /// Replaces an operation by one kernel to its results, from `operands` or
+  /// else from its own.
   llvm::LogicalResult replace(mlir::PatternRewriter &rewriter,
                               mlir::Operation *op, const KernelSpec &spec,
-                              BodyFn body);
+                              mlir::ValueRange operands, BodyFn body);
+  llvm::LogicalResult replace(mlir::PatternRewriter &rewriter,
+                              mlir::Operation *op, const KernelSpec &spec,
+                              BodyFn body) {
+    return replace(rewriter, op, spec, op->getOperands(), body);
+  }
 
   /// The type of a tensor between kernels. Notes what sizes stand for, if they
   /// are no constants.

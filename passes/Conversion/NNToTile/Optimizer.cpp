@@ -247,12 +247,9 @@ static LogicalResult convertGradientNorm(nn::GradientNormOp op,
   bool squared = op.getSquared();
   KernelSpec spec = {
       squared ? "sum" : "", "n" + std::to_string(parts.size()), {1, 1, 1}};
-  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, parts,
-                                      op->getResultTypes(),
-                                      [&](auto &b, ArrayRef<Value> args) {
-                                        buildNorm(b, squared, args);
-                                      }));
-  return success();
+  return cache.replace(
+      rewriter, op, spec, parts,
+      [&](auto &b, ArrayRef<Value> args) { buildNorm(b, squared, args); });
 }
 
 static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
@@ -271,12 +268,9 @@ static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
       RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
       [&](auto &b, ArrayRef<Value> args) { buildSquares(b, grid, args); })[0];
   spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
-  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, {input, sums},
-                                      op->getResultTypes(),
-                                      [&](auto &b, ArrayRef<Value> args) {
-                                        buildNormalize(b, grid, args);
-                                      }));
-  return success();
+  return cache.replace(
+      rewriter, op, spec, {input, sums},
+      [&](auto &b, ArrayRef<Value> args) { buildNormalize(b, grid, args); });
 }
 
 static LogicalResult convertRootOfMean(nn::RootOfMeanOp op, KernelCache &cache,
@@ -322,13 +316,10 @@ public:
                        (step && step.getDecay() ? "decay_" : "") + grid.name(),
                        {grid.programs, 1, 1},
                        op.getFlopsPerElement() * int64_t(grid.elements)};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildElementwiseUpdate(b, grid, op,
-                                                                 args);
-                                        }));
-    return success();
+    return cache.replace(rewriter, op, spec,
+                         [&](auto &b, ArrayRef<Value> args) {
+                           buildElementwiseUpdate(b, grid, op, args);
+                         });
   }
 
 private:

@@ -219,9 +219,7 @@ static LogicalResult convertCompress(CompressOp op, KernelCache &cache,
     mean ? kernel.buildMean(b, args) : kernel.buildProjection(b, args);
   };
   SmallVector<Value> operands = withBias(op, kernel, cache, rewriter);
-  rewriter.replaceOp(op, cache.launch(rewriter, op, spec, operands,
-                                      op->getResultTypes(), body));
-  return success();
+  return cache.replace(rewriter, op, spec, operands, body);
 }
 
 using Build = void (CompressKernel::*)(TileBuilder &,

@@ -309,12 +309,10 @@ static LogicalResult convertGatedAttention(FusedOp op, KernelCache &cache,
     llvm::append_range(
         inputs, attention.launchUnion(cache, rewriter, op, indices, start));
   }
-  rewriter.replaceOp(
-      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+  return cache.replace(rewriter, op, spec, inputs,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
                          kernel.build(b, op, args, inputs.size());
-                       }));
-  return success();
+                       });
 }
 
 void nsa::populateGatedAttentionPatterns(KernelPatterns &patterns) {

@@ -357,12 +357,9 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
   SmallVector<Value> inputs(op->getOperands());
   if (kernel.isPacked)
     inputs.push_back(launchSequenceEnds(cache, rewriter, op, op.getStart()));
-  rewriter.replaceOp(
-      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         kernel.build(b, args);
-                       }));
-  return success();
+  return cache.replace(
+      rewriter, op, spec, inputs,
+      [&](TileBuilder &b, ArrayRef<Value> args) { kernel.build(b, args); });
 }
 
 static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,

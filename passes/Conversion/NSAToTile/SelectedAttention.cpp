@@ -397,9 +397,11 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
                  });
 }
 
-static void convertToMasks(AttentionOp op, const SelectedAttention &selected,
-                           const ChosenSchedule &own, Value numbers,
-                           KernelCache &cache, PatternRewriter &rewriter) {
+static LogicalResult convertToMasks(AttentionOp op,
+                                    const SelectedAttention &selected,
+                                    const ChosenSchedule &own, Value numbers,
+                                    KernelCache &cache,
+                                    PatternRewriter &rewriter) {
   DenseAttention attention =
       makeMasked(selected, own.applyTo(cache.getSchedule()));
   KernelSpec spec = attention.forwardSpec("masks", selected.name());
@@ -412,11 +414,10 @@ static void convertToMasks(AttentionOp op, const SelectedAttention &selected,
                                                       selected.selectBlock)};
   if (op.getStart())
     inputs.push_back(op.getStart());
-  rewriter.replaceOp(
-      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+  return cache.replace(rewriter, op, spec, inputs,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
                          attention.buildForward(b, args);
-                       }));
+                       });
 }
 
 static LogicalResult convertSelectedAttention(AttentionOp op,
@@ -434,10 +435,8 @@ static LogicalResult convertSelectedAttention(AttentionOp op,
   attention.shape.columnParts = own.columnParts;
   Value numbers = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
                                           op.getStart());
-  if (hasMasks) {
-    convertToMasks(op, attention, own, numbers, cache, rewriter);
-    return success();
-  }
+  if (hasMasks)
+    return convertToMasks(op, attention, own, numbers, cache, rewriter);
   const AttentionShape &shape = attention.shape;
   KernelSpec spec = {"",
                      attention.name(),
@@ -451,12 +450,10 @@ static LogicalResult convertSelectedAttention(AttentionOp op,
   spec.schedule = own;
   llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op, numbers,
                                                    op.getStart()));
-  rewriter.replaceOp(
-      op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+  return cache.replace(rewriter, op, spec, inputs,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
                          buildForward(attention, b, args);
-                       }));
-  return success();
+                       });
 }
 
 void nsa::populateSelectedAttentionPatterns(KernelPatterns &patterns) {

@@ -246,13 +246,10 @@ static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
                              [&](TileBuilder &b, ArrayRef<Value> args) {
                                kernel.buildParts(b, args);
                              })[0];
-  rewriter.replaceOp(op,
-                     cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},
-                                  parts, op->getResultTypes(),
-                                  [&](TileBuilder &b, ArrayRef<Value> args) {
-                                    kernel.buildSums(b, args[0], args[1]);
-                                  }));
-  return success();
+  return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         kernel.buildSums(b, args[0], args[1]);
+                       });
 }
 
 void nsa::populateStatisticsPatterns(KernelPatterns &patterns) {
