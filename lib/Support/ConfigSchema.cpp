@@ -5,8 +5,8 @@
 #include "lib/Support/Json.h"
 #include "lib/Support/LayerKinds.h"
 #include "lib/Support/Stages.h"
+#include "lib/Support/Text.h"
 
-#define XXH_INLINE_ALL
 #include <cmath>
 #include <cstdlib>
 
@@ -72,7 +72,6 @@ std::vector<ConfigField> buildSchema() {
                              values, help));
 #define CONFIG_SECTION_END }
 #include "lib/Support/ConfigKeys.inc"
-#include "lib/Support/Text.h"
   return fields;
 }
 
