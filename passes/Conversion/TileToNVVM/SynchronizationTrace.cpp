@@ -29,6 +29,10 @@ public:
 private:
   /// A bound of a loop that is not known is `Chosen`.
   enum Origin { Exact, Chosen, DerivedFromChosen };
+  struct Scalar {
+    int64_t value = 0;
+    Origin origin = Exact;
+  };
 
   std::optional<int64_t> evaluate(Value value);
   Origin getOriginOfResult(ValueRange operands) const;
@@ -67,7 +71,7 @@ private:
   TakenBranches &taken;
   SynchronizationTrace trace;
   std::vector<TraceEvent> *events = &trace.consumer;
-  llvm::DenseMap<Value, std::pair<int64_t, Origin>> values;
+  llvm::DenseMap<Value, Scalar> values;
 };
 } // namespace
 
@@ -103,18 +107,18 @@ std::optional<int64_t> Tracer::chooseBound(Value value) {
 std::optional<int64_t> Tracer::evaluate(Value value) {
   auto known = values.find(value);
   bool isKnown = known != values.end();
-  if (isKnown && known->second.second != DerivedFromChosen)
-    return known->second.first;
+  if (isKnown && known->second.origin != DerivedFromChosen)
+    return known->second.value;
   if (isInteger(value.getType()))
     if (std::optional<int64_t> chosen = chooseBound(value))
       return chosen;
-  return isKnown ? std::optional(known->second.first) : std::nullopt;
+  return isKnown ? std::optional(known->second.value) : std::nullopt;
 }
 
 Tracer::Origin Tracer::getOriginOfResult(ValueRange operands) const {
   return llvm::all_of(operands,
                       [&](Value operand) {
-                        return values.lookup(operand).second == Exact;
+                        return values.lookup(operand).origin == Exact;
                       })
              ? Exact
              : DerivedFromChosen;
