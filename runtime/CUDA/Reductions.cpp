@@ -115,7 +115,7 @@ Result<std::string> Reductions::shareId() {
 Status Reductions::connect() {
   NSA_RETURN_IF_ERROR(shareNumbers());
   NSA_ASSIGN_OR_RETURN(std::string id, shareId());
-  // NCCL waits without end for ranks that do not come.
+  // NCCL waits without end for ranks that never join.
   struct Attempt {
     std::atomic<bool> hasEnded{false};
     Status status;

@@ -17,7 +17,7 @@ static constexpr Milliseconds askEvery{500};
 
 /// Opens the plug-in and connects all ranks, as long as none is lost and the
 /// time-out of the options allows. On a thread of its own: a library may wait
-/// for ranks that do not come.
+/// for ranks that never join.
 static Result<std::unique_ptr<Reducer>>
 connectReducer(const std::shared_ptr<StoreClient> &store,
                const std::string &plugin) {
