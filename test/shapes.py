@@ -2,6 +2,8 @@
 """Compiles one layer of every public shape of shapes.txt for GPUs, and says what is refused.
 
   test/shapes.py                     all shapes, training and decoding, with ptxas
+  test/shapes.py --third N           each shape at each length and for each target, in three of the nine pairs: N, N + 1
+                                     and N + 2 are all
   test/shapes.py --quick             those marked so, up to kernels and without ptxas: their schedules are those of
                                      lib/Compiler/ScheduleAnswers.inc, by the hashes that shapes-quick.txt holds
   test/shapes.py --random 50 --seed 7    random shapes besides, printed as lines of shapes.txt
@@ -14,6 +16,7 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
+import itertools
 import os
 import random
 import re
@@ -156,6 +159,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--third", type=int, metavar="N")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[])
@@ -174,9 +178,12 @@ def main():
             # A context holds a block.
             cases.append(Case(shape, length, target, mode if length >= shape.parameters["l"] else "train"))
     else:
-        for length in LENGTHS:
-            cases += [Case(shape, length, target, mode) for shape in read_shapes() for target in TARGETS
-                      for mode in ("train", "decode") if not args.quick or (shape.is_quick and length == 2048 and mode == "train")]
+        for (at, length), (number, shape), (column, target), mode in itertools.product(
+                enumerate(LENGTHS), enumerate(read_shapes()), enumerate(TARGETS), ("train", "decode")):
+            if args.quick and not (shape.is_quick and length == 2048 and mode == "train"):
+                continue
+            if args.third is None or (at + column + number + args.third) % 3 == 0:
+                cases.append(Case(shape, length, target, mode))
     for kind in ({c.shape.name for c in cases}, set(TARGETS), {str(c.length) for c in cases}, {"train", "decode"}):
         if only & kind:
             cases = [case for case in cases if {case.shape.name, case.target, str(case.length), case.mode} & kind & only]
