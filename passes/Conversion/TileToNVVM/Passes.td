@@ -299,4 +299,13 @@ def ConvertTileGPUToNVVM
     "::mlir::NVVM::NVVMDialect"];
 }
 
+def NSAControlFlowToLLVM : Pass<"nsa-control-flow-to-llvm"> {
+  let summary = "Lower branches to the LLVM dialect in any operation";
+  let description = [{
+    Upstream's pass takes a `builtin.module` alone, and `convert-to-llvm` an
+    interface that every dialect of the context must have registered.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // NSA_PASSES_CONVERSION_TILETONVVM_PASSES_TD

@@ -1,7 +1,9 @@
 //===- Pipeline.cpp - tile kernels to the LLVM and NVVM dialects ----------===//
 
 #include "dialects/Tile/TileOps.h"
-#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -57,8 +59,10 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   manager.addPass(createCSEPass());
   manager.addPass(createSCFToControlFlowPass());
   // Before control flow: code generation depends on the order of uses.
-  manager.addPass(createConvertToLLVMPass({{"arith", "math"}}));
-  manager.addPass(createConvertToLLVMPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createNSAControlFlowToLLVM());
+  manager.addPass(createConvertNVVMToLLVMPass());
 }
 
 void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
@@ -89,7 +93,9 @@ static void registerUpstreamPasses() {
   registerLoopInvariantCodeMotion();
   registerPass([] { return arith::createArithExpandOpsPass(); });
   registerPass([] { return createSCFToControlFlowPass(); });
-  registerPass([] { return createConvertToLLVMPass(); });
+  registerPass([] { return createArithToLLVMConversionPass(); });
+  registerPass([] { return createConvertMathToLLVMPass(); });
+  registerPass([] { return createConvertNVVMToLLVMPass(); });
 }
 
 void nsa::registerTileToNVVMPipeline() {

@@ -1,10 +1,6 @@
 //===- TileToNVVM.cpp - lower tile kernels to CUDA blocks -----------------===//
 
 #include "dialects/Interfaces/LaunchOverlap.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
-#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -141,15 +137,6 @@ static LogicalResult verifyGrid(KernelOp kernel) {
 namespace {
 struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
   using NSATileToNVVMBase::NSATileToNVVMBase;
-
-  void getDependentDialects(DialectRegistry &registry) const override {
-    NSATileToNVVMBase::getDependentDialects(registry);
-    // For convert-to-llvm.
-    arith::registerConvertArithToLLVMInterface(registry);
-    cf::registerConvertControlFlowToLLVMInterface(registry);
-    registerConvertMathToLLVMInterface(registry);
-    registerConvertNVVMToLLVMInterface(registry);
-  }
 
   void runOnOperation() override {
     Operation *module = getOperation();
