@@ -28,6 +28,27 @@ std::string windowText(int64_t length, const std::string &module = "") {
          ")\n  return %o : " + x + "\n}\n}";
 }
 
+/// Selected blocks of `length` tokens and `group` heads, forward and backward.
+std::string selectedText(int64_t length, int64_t group,
+                         const std::string &module) {
+  std::string tokens = "tensor<1x" + std::to_string(length) + "x";
+  std::string heads = "tensor<1x" + std::to_string(group) + "x";
+  std::string q = tokens + std::to_string(group) + "x64xbf16>";
+  std::string k = tokens + "1x64xbf16>";
+  std::string lse = heads + std::to_string(length) + "xf32>";
+  std::string list = "tensor<1x1x" + std::to_string(length) + "x1xi32>";
+  return "module attributes {" + module + "} {\nfunc.func @main(%q: " + q +
+         ", %k: " + k + ", %i: " + list + ") -> (" + q + ", " + k + ", " + k +
+         ") {\n  %o, %lse = nsa.selected_attention %q, %k, %k, %i "
+         "{select_block = 64 : i64} : (" +
+         q + ", " + k + ", " + k + ", " + list + ") -> (" + q + ", " + lse +
+         ")\n  %dq, %dk, %dv = nsa.selected_attention_backward %o, %q, %k, %k, "
+         "%o, %lse, %i {select_block = 64 : i64} : (" +
+         q + ", " + q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " +
+         list + ") -> (" + q + ", " + k + ", " + k +
+         ")\n  return %dq, %dk, %dv : " + q + ", " + k + ", " + k + "\n}\n}";
+}
+
 class ScheduleTest : public testing::Test {
 protected:
   ScheduleTest() {
@@ -94,6 +115,22 @@ TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {
   };
   EXPECT_EQ(nameFor(4096), nameFor(8192));
   EXPECT_NE(nameFor(2048), nameFor(8192));
+}
+
+TEST_F(ScheduleTest, Kernels_OfFewTokens_MultiplyOnTensorCores) {
+  for (ScheduleKind kind : {ScheduleKind::Hopper, ScheduleKind::CUDA})
+    for (int64_t length : {1, 3})
+      for (int64_t group : {1, 5})
+        for (int64_t number = 0; number < 14; ++number) {
+          std::string refused =
+              "nsa.refused_schedules = {any = " + std::to_string(number) + "}";
+          convert(selectedText(length, group, refused), kind);
+          module->walk([&](tile::DotOp dot) {
+            EXPECT_GE(dot.getType().getRows(), 8)
+                << dot->getParentOfType<tile::KernelOp>().getSymName().str()
+                << ", schedule " << number;
+          });
+        }
 }
 
 TEST_F(ScheduleTest, Schedules_OfListsOfBlocks_FillAnMTile) {
