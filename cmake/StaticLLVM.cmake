@@ -1,4 +1,4 @@
-# Included behind find_package(MLIR): makes MLIR's static libraries ask for the
+# Included after find_package(MLIR): makes MLIR's static libraries ask for the
 # components of LLVM that the compiler needs: JITLink, the processor's, NVPTX
 # and the passes, where their package names LLVM's shared library.
 set(MLIR_LINK_MLIR_DYLIB OFF)

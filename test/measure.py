@@ -99,7 +99,7 @@ def measure_class(root, build, name, source):
     words = words[compiler:words.index("-o")] + [command["file"]]
     text = call(*words, "-fsyntax-only", "-Xclang", "-ast-dump=json", "-Xclang", f"-ast-dump-filter={name}",
                 cwd=command["directory"], stderr=subprocess.DEVNULL)
-    # One object after the other, each with a line in front of it.
+    # One object after the other, each after a line of its own.
     decoder, at, found = json.JSONDecoder(), text.find("{"), None
     while at >= 0 and not found:
         node, at = decoder.raw_decode(text, at)

@@ -4,7 +4,7 @@
     tools/docs.py check     fails and says what is not as the tools print it
     tools/docs.py write     writes it
 
-What a tool prints stands behind a comment with its command, `<!-- nsa-model --keys -->`,
+The output of a tool follows a comment with its command, `<!-- nsa-model --keys -->`,
 as a block of code. The pictures are drawn by docs/plots/draw.py; here only their
 sources are compared.
 

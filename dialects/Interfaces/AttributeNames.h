@@ -22,7 +22,7 @@ inline constexpr llvm::StringLiteral kLaunchRegistersAttr =
     "nsa.launch_registers";
 
 /// Attribute of a function made from a kernel, an array of #rt.tensor_map: what
-/// the parameters behind the pointers describe.
+/// the parameters after the pointers describe.
 inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
 
 /// Attribute of a function made from a kernel, a unit: the kernel multiplies

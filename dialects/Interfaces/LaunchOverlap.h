@@ -14,7 +14,7 @@ namespace nsa {
 /// when it begins: those before one that has `kLateDependentsAttr`.
 inline constexpr llvm::StringLiteral kLaunchOverlapAttr = "nsa.launch_overlap";
 
-/// Attribute of a kernel: the launch behind it begins when those before it have
+/// Attribute of a kernel: the launch after it begins when those before it have
 /// ended, not at once. It then need not wait for what these wrote.
 inline constexpr llvm::StringLiteral kLateDependentsAttr =
     "nsa.late_dependents";

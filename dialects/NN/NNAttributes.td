@@ -94,7 +94,7 @@ def NN_InitAttr : AttrDef<NN_Dialect, "Init"> {
     - `#nn.init<normal, s>`: normal with mean 0 and standard deviation `s >= 0`.
     - `#nn.init<constant, c>`: every element is `c`.
     - `#nn.init<rotary, base>`: a table `[L, D/2, 2]` of (cos, sin) of
-      `t * base^(-2i/D)`, `base > 0`; with a `#nn.rotary` behind it, those that it
+      `t * base^(-2i/D)`, `base > 0`; with a `#nn.rotary` after it, those that it
       says.
   }];
   let parameters = (ins EnumParameter<NN_InitKind>:$kind,

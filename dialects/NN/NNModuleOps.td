@@ -68,7 +68,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let opDocGroup = NSA_DocGroup<"Modules, parameters and scopes">;
   let summary = "a tensor that is kept from step to step";
   let description = [{
-    Its symbol is its name in checkpoints, behind that of the scope if it stands
+    Its symbol is its name in checkpoints, prefixed by that of the scope if it is
     in one. It starts from a normal distribution of this standard deviation, a
     constant or, if `frozen`, a table of rotary angles of this base, maybe `with`
     a `#nn.rotary` of what is not plain in it. `decay`
@@ -271,7 +271,7 @@ def NN_LogOp : NN_Op<"log"> {
   let summary = "a metric";
   let description = [{
     A result of the program that evaluation computes and training does not. Its
-    name stands behind that of the layer.
+    name is prefixed by that of the layer.
 
     Example:
 

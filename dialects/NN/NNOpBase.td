@@ -95,7 +95,7 @@ class NN_GatedActivationBackward<string mnemonic>
   let resultNames = [{"dgate", "dup"}];
 }
 
-/// A kernel that elementwise operations in front and behind may join.
+/// A kernel that elementwise producers and consumers may be fused into.
 def NN_FusionRoot : DeclareOpInterfaceMethods<FusibleOpInterface, [
     "isElementOperand", "isElementResult"]>;
 

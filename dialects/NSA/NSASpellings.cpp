@@ -193,7 +193,7 @@ static SelectedAttr takeSelected(function_ref<InFlightDiagnostic()> emitError,
                                   values[2], values[3]);
 }
 
-/// Parses `by(...)` and the dictionary behind it; without the clause, the
+/// Parses `by(...)` and the dictionary after it; without the clause, the
 /// dictionary has the parameters of `compressed` and, unless it is null, of
 /// `selected`.
 static ParseResult parseClause(OpAsmParser &parser, CompressedAttr &compressed,

@@ -83,7 +83,7 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
 
     On a GPU a program is a block of `threads` threads with `shared_bytes` of
     shared memory; a thread has `registers`, and `spill_bytes` of its accesses
-    are to registers that did not fit. Launches pass the `tensor_maps` behind the
+    are to registers that did not fit. Launches pass the `tensor_maps` after the
     pointers to the arguments, in order and 128 bytes each; a map lies within the
     memory of its argument, whose elements have its type.
 

@@ -144,7 +144,7 @@ def Tile_ExtentOp : Tile_Op<"extent", [
   let summary = "an extent that is an argument of a launch";
   let description = [{
     `number` 0 is the batch and 1 the length of its sequences, of kernels that are
-    compiled for any. A launch passes them behind the kernel's memory.
+    compiled for any. A launch passes them after the kernel's memory.
 
     Example:
 

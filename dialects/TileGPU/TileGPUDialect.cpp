@@ -142,7 +142,7 @@ LogicalResult ProducerAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t barriers, int64_t blocks) {
   if (barriers >= 0 && blocks >= 1)
     return success();
-  return emitError() << "a producer's barriers lie at 0 or behind it and it "
+  return emitError() << "a producer's barriers lie at 0 or after it and it "
                         "leaves a block or more, not at "
                      << barriers << " and " << blocks;
 }

@@ -64,7 +64,7 @@ def TileGPU_BlockedAttr : TileGPU_Attr<"Blocked", "blocked", [
   let description = [{
     Of the block's `threads`, `threads_per_row` in sequence share a row, and
     neighbouring groups neighbouring rows; with more rows than groups, the first
-    group also has the row behind the last one's, and so on. A thread holds
+    group also has the row past the last one's, and so on. A thread holds
     `width` columns that lie together, its neighbour the next ones, and so on
     along the row. A dimension of size one is repeated in all threads that share
     it.

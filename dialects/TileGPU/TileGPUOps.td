@@ -463,7 +463,7 @@ class TileGPU_PassThroughOp<string name> : TileGPU_Op<name, [
 def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
   let summary = "ends a group of wgmma, whose sums are in flight";
   let description = [{
-    The results are the sums, which may be used behind a `wgmma_wait` only.
+    The results are the sums, which may be used after a `wgmma_wait` only.
 
     Example:
 

@@ -25,8 +25,8 @@ class PassDebugging {
 public:
   explicit PassDebugging(const PassManagerOptions &options);
 
-  /// Whether passes may not run on several threads: what they print would be
-  /// mixed, and what a failure left behind would be that of others.
+  /// Whether passes may not run on several threads: their output would be
+  /// mixed, and the state at a failure would be that of another pass.
   bool needsOneThread() const;
 
   /// Checks the options: passes that do not exist, files that cannot be

@@ -27,7 +27,7 @@ def ReduceFunctions : Pass<"nsa-reduce-functions", "::mlir::ModuleOp"> {
     Option<"test", "test", "std::string", /*default=*/"",
            "The program that says whether a module is interesting">,
     ListOption<"testArgs", "test-arg", "std::string",
-               "Arguments of the program in front of the file">,
+               "Arguments of the program, before the file">,
   ];
 }
 

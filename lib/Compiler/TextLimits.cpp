@@ -165,7 +165,7 @@ bool TextScanner::takeWord() {
   return true;
 }
 
-/// A plus or minus. Signs in front of the numbers of a list, and of those of
+/// A plus or minus. Signs before the numbers of a list, and of those of
 /// operations in a region, are no terms.
 bool TextScanner::takeSign() {
   bool isTerm = last != Token::Other && !levels.empty() &&

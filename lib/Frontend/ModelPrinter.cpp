@@ -87,7 +87,7 @@ static llvm::DenseMap<Type, std::string> nameTypes(nn::ModelOp model) {
 std::string nsa::printModel(ModuleOp module) {
   nn::ModelOp model = *module.getOps<nn::ModelOp>().begin();
   Dialect *dialect = model->getDialect();
-  // Aliases stand in front of an operation that is in no other.
+  // Aliases stand before an operation that is in no other.
   OwningOpRef<nn::ModelOp> alone(model.clone());
   dialect->addInterface(
       std::make_unique<ShortNames>(dialect, nameTypes(*alone)));

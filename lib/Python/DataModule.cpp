@@ -193,7 +193,7 @@ void nsa::defineData(py::module_ &m) {
         "What each token of a tokenizer.json stands for: [bytes], empty for "
         "those that are special.");
   m.def("tokenizer_traits", &tokenizerTraits, py::arg("text"), py::arg("name"),
-        "Whether a space is put in front of each text, and how texts are "
+        "Whether a space is put before each text, and how texts are "
         "changed before they become tokens, or nothing.");
   m.def(
       "hash64",

@@ -228,7 +228,7 @@ Position Reader::position(fy_node *node) const {
   fy_token *token = node ? fy_node_get_scalar_token(node) : nullptr;
   if (const fy_mark *mark = token ? fy_token_start_mark(token) : nullptr)
     result = {mark->line + 1, mark->column + 1};
-  // The mark of a quoted scalar stands behind its quote.
+  // The mark of a quoted scalar stands after its quote.
   if (node && isQuoted(node))
     --result.column;
   return result;
@@ -397,7 +397,7 @@ static std::string hexByte(unsigned char byte) {
 }
 
 /// Whether a key that is marked as one (`? key`) begins at `i`; `before` is the
-/// character in front of it that is no blank, 0 at the start of a line.
+/// character before it that is no blank, 0 at the start of a line.
 static bool beginsExplicitKey(const std::string &text, size_t i, char before) {
   if (text[i] != '?' || (before && !std::strchr(":-?,[{", before)))
     return false;

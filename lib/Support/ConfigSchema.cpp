@@ -183,7 +183,7 @@ Result<std::vector<double>> nsa::getRopeDivisors(const ModelConfig &model) {
     if (end == at || !(number > 0) || !std::isfinite(number) ||
         (*end && *end != ','))
       return Error{"'" + std::string(at) +
-                   "' must begin with a number above 0, and a comma behind it"};
+                   "' must begin with a number above 0, and a comma after it"};
     numbers.push_back(number);
     at = *end ? end + 1 : end;
   }

@@ -15,7 +15,7 @@ static std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-/// Takes `sign` and the number behind it from the end of `text`; `number` stays
+/// Takes `sign` and the number after it from the end of `text`; `number` stays
 /// as it is where there is no such sign.
 static Status takeNumber(std::string_view &text, char sign, const char *what,
                          int64_t most, int64_t &number) {
@@ -65,7 +65,7 @@ Result<std::vector<LayerKind>> nsa::getLayerKinds(const RunConfig &config) {
       return Error{"unknown kind '" + std::string(kind) +
                    (hasWidth ? ":" + std::to_string(window) : std::string()) +
                    "' of a layer; expected nsa, dense, window or window:WIDTH, "
-                   "and /nope behind it for no rotary embedding"};
+                   "and /nope after it for no rotary embedding"};
     found += static_cast<size_t>(count);
     for (int64_t i = 0; i < count && kinds.size() < expected; ++i)
       kinds.push_back({std::string(kind), window, isRotated});

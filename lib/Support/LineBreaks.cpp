@@ -8,8 +8,8 @@ using namespace nsa;
 
 namespace {
 
-/// A blank where a line may end, or a place behind a parenthesis (of no width),
-/// and the brackets that are open in front of it.
+/// A blank where a line may end, or the end of a parenthesis (of no width),
+/// and the brackets that are open before it.
 struct Blank {
   size_t at;
   size_t depth;
@@ -52,10 +52,10 @@ static std::vector<Blank> findBlanks(std::string_view line, size_t begin) {
   return blanks;
 }
 
-/// How well a line reads that ends at this blank: best in front of types,
+/// How well a line reads that ends at this blank: best before types,
 /// results and attributes, in brackets best after a comma.
 static int rateEnd(std::string_view line, const Blank &blank) {
-  // Only behind a name that is too long with what follows.
+  // Only after a name that is too long with what follows.
   if (blank.width == 0)
     return 0;
   std::string_view rest = line.substr(blank.at + 1);

@@ -8,7 +8,7 @@
 namespace nsa {
 
 /// A configuration in JSON as `printModelJson` writes it: keys in the order of
-/// the schema, those that it does not have behind them, whole numbers of
+/// the schema, those that it does not have after them, whole numbers of
 /// floating-point keys with a point. `json` is an object of sections.
 std::string formatModelConfig(const std::string &json);
 

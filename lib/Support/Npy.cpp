@@ -182,7 +182,7 @@ Status HeaderParser::parse(NpyArray &array) {
   }
   skipSpace();
   if (!rest.empty())
-    return Error{"the header has text behind its dictionary"};
+    return Error{"the header has text after its dictionary"};
   if (!hasType || !hasOrder || !hasShape)
     return Error{"the header lacks one of descr, fortran_order, shape"};
   return {};
@@ -272,7 +272,7 @@ Result<NpyArray> nsa::readNpy(const std::string &path) {
   return array;
 }
 
-/// Everything in front of the elements.
+/// Everything before the elements.
 static std::string formatHeader(NpyType type,
                                 const std::vector<uint64_t> &shape) {
   std::string dictionary = std::string("{'descr': '") + rowOf(type).descriptor +

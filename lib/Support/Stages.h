@@ -30,7 +30,7 @@ void applyStage(RunConfig &config, size_t stage);
 RunConfig withStage(RunConfig config, size_t stage);
 
 /// The stage of a step, which counts from 1; the first one for step 0, the last
-/// one for steps behind it. 0 without stages.
+/// one for steps after it. 0 without stages.
 size_t findStage(const RunConfig &config, int64_t step);
 
 /// The last step of a stage; without stages, of the run.

@@ -53,8 +53,8 @@ std::string nsa::printKernel(const Module &module, StringRef kernel) {
   return text;
 }
 
-/// Cuts `text` in front of each line that `findName` finds a name in; the part
-/// before the first stands in front of each.
+/// Cuts `text` before each line that `findName` finds a name in; the part
+/// before the first stands before each.
 static std::map<std::string, std::string>
 cut(StringRef text, function_ref<StringRef(StringRef)> findName) {
   std::map<std::string, std::string> parts;

@@ -67,9 +67,9 @@ def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
     these numbers are written by nothing in the entry, or by launches that have
     ended. Of constants that a kernel does not use, `nsa.prefetch` names argument,
     first byte and bytes to ask for, as far as they fit the cache. Such kernels
-    are short: they, and what is launched in front of them, have
-    `nsa.late_dependents`, so that those behind read at once what others before
-    have written.
+    are short: they, and what is launched before them, have
+    `nsa.late_dependents`, so that the launch after such a kernel reads at once
+    what earlier launches have written.
 
     Example:
 

@@ -20,7 +20,7 @@ nsa::TemporaryDirectory::TemporaryDirectory(StringRef prefix) {
 nsa::TemporaryDirectory::~TemporaryDirectory() {
   if (error)
     return;
-  // Nothing can be done about a file that stays behind.
+  // Nothing can be done about a file that remains.
   [[maybe_unused]] std::error_code failure = sys::fs::remove_directories(path);
 }
 

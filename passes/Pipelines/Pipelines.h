@@ -133,7 +133,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.
-/// The phase is none behind `Phase::Plan`.
+/// The phase is `Phase::Plan` or an earlier one.
 void buildPhasePipeline(mlir::OpPassManager &manager, Phase phase,
                         const PhaseOptions &options);
 

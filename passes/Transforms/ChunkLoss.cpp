@@ -123,7 +123,7 @@ static StringRef addProduct(Loss &found, Operation *user) {
   return "";
 }
 
-/// Whether the value is there in front of `op`, or can be made again.
+/// Whether the value is there before `op`, or can be made again.
 static bool isKnownAt(Value value, Operation *op) {
   Operation *producer = value.getDefiningOp();
   return !producer || isa<nn::FillOp>(producer) ||

@@ -1,8 +1,8 @@
 //===- DeriveDecode.cpp - the entries that generate text ------------------===//
 //
 // Most operations of a model treat every token alone: one token at a time, they
-// are the same operations on one row. Others need what earlier tokens left
-// behind, which caches keep.
+// are the same operations on one row. Others need values of earlier tokens,
+// which caches keep.
 //
 //===----------------------------------------------------------------------===//
 

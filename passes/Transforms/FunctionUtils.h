@@ -22,10 +22,10 @@ mlir::FailureOr<mlir::func::ReturnOp> getReturn(mlir::func::FuncOp function);
 inline constexpr llvm::StringLiteral kBackwardTag = "backward";
 inline constexpr llvm::StringLiteral kRecomputeTag = "recompute";
 
-/// `location` with a tag in front.
+/// `location` prefixed with a tag.
 mlir::Location tagLocation(mlir::Location location, llvm::StringRef tag);
 
-/// Whether the location of the operation has this tag in front.
+/// Whether the location of the operation has this tag as its prefix.
 bool isTagged(mlir::Operation *op, llvm::StringRef tag);
 
 /// Whether values of the type have a floating-point element type.

@@ -211,8 +211,8 @@ struct BackwardMatch {
 
   /// Why they cannot become one operation, or nothing.
   StringRef findObstacle();
-  /// Moves what is read, and stands behind `combine` because it is computed
-  /// again, in front of it.
+  /// Moves operands that stand after `combine`, because they are computed
+  /// again, before it.
   LogicalResult moveOperands();
   /// Returns how many rotations of gradients the operation does.
   size_t replace();

@@ -11,7 +11,7 @@ namespace nsa {
 void reportFusion(mlir::Operation *op, llvm::StringRef name,
                   llvm::StringRef obstacle);
 
-/// Whether something reads a result of `producer` in front of `op`, an
+/// Whether something reads a result of `producer` before `op`, an
 /// operation of the same block.
 bool isReadBefore(mlir::Operation *producer, mlir::Operation *op);
 

@@ -26,7 +26,7 @@ static bool isParameter(func::FuncOp function, Value value) {
                          nn::ArgumentRole::Parameter;
 }
 
-/// Replaces the casts by one in front of the first of them.
+/// Replaces the casts by one before the first of them.
 static void fuse(ArrayRef<nn::CastOp> casts, Type element, Location loc) {
   nn::CastOp first = casts.front();
   SmallVector<Value> inputs;

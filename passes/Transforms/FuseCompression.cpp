@@ -23,7 +23,7 @@ static StringRef findDifferentCompression(OpT key, OpT value) {
   return "";
 }
 
-/// Moves the operands of the later of two operations in front of the earlier
+/// Moves the operands of the later of two operations before the earlier
 /// one, and returns that; null if they depend on it.
 static Operation *moveTogether(Operation *first, Operation *second,
                                ValueRange more = {}) {

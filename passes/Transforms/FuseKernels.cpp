@@ -29,7 +29,7 @@ struct Cluster {
   Operation *first = nullptr, *last = nullptr;
   size_t size = 1;
   bool isFusible = false;
-  /// The place in the block: smaller than that of each cluster behind it.
+  /// Position in the block: less than that of each cluster after it.
   size_t place = 0;
   /// Those that are not elementwise.
   SmallVector<Operation *> roots;
@@ -125,7 +125,7 @@ bool KernelFuser::isKnownAt(Cluster *cluster, Cluster *place) {
   });
 }
 
-/// Whether both can stand one after the other, `first` in front.
+/// Whether both can stand one after the other, `first` first.
 bool KernelFuser::canMerge(Cluster *first, Cluster *second) {
   return !isReadBefore(first, second) || isKnownAt(second, first);
 }

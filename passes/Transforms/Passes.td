@@ -199,7 +199,7 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
     Parameters are merged if they are f32 matrices whose elements are a multiple
     of 16 (else there is a gap between them), and all with or all without weight
     decay, and of one optimizer. A parameter whose rows are no multiple of `multiple` is left out: the
-    columns behind its own, and all rows of the product, would begin at odd
+    columns after its own, and all rows of the product, would begin at odd
     addresses. What shares its left-hand side with others and is left alone is a
     missed remark with the reason.
 
@@ -233,11 +233,11 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
 def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
   let summary = "Compute in a narrower type where operations allow it";
   let description = [{
-    Inserts `nn.cast` in front of the operands of functions marked `nn.train`, as
+    Inserts `nn.cast` before the operands of functions marked `nn.train`, as
     each operation's `PrecisionOpInterface` asks: `Compute` operands become the
     compute type, `Full` operands f32, `Any` operands stay. Result types are
     inferred again. An operation without the interface keeps the types it was
-    written with. A value is cast to a type once, in front of its first user.
+    written with. A value is cast to a type once, before its first user.
 
     Arguments and results of the function keep their types, so parameters are
     fp32 master weights and the loss is fp32. The pass runs before
@@ -373,7 +373,7 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
     Works on functions that `nsa-differentiate` has extended: what has a location
     tagged `backward` is the backward graph, the rest the forward graph. A forward
     value with a use in the backward graph occupies memory until then. The pass
-    clones operations of the forward graph in front of the first backward operation
+    clones operations of the forward graph before the first backward operation
     that needs them, and lets the backward graph use the clones. Clones read what
     was kept through `nn.recompute_barrier`, so that they stay apart from the
     operations that they repeat; their locations are tagged `recompute`. The same
@@ -676,7 +676,7 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
       own are results if something else, the gradient, reads them.
     - `nsa.combine_backward`, the gradients of all branches, one of them with
       indices, and the sum of their gradients of the queries become one
-      `nsa.fused`. Values computed again for one of them move in front of it.
+      `nsa.fused`. Values computed again for one of them move before it.
       `nn.rotary` that turns gradients of queries and keys back joins them.
     - `nsa.compress` of the keys and of the values of one attention become one
       `nsa.compress_key_value` if they are of one kind, with the rotation of the
@@ -753,7 +753,7 @@ class PhaseOption<string name, string description>
 def RequirePhase : Pass<"nsa-require-phase", "::mlir::ModuleOp"> {
   let summary = "Refuse IR that a phase cannot begin with";
   let description = [{
-    Stands in front of a phase that runs alone. An operation that the phase before
+    Stands before a phase that runs alone. An operation that the phase before
     should have removed is an error that names that phase; nothing is changed.
 
     Example: `--nsa-phase-buffer` on

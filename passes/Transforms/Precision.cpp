@@ -43,7 +43,7 @@ private:
   /// the operand alone. `written` is the type before the pass.
   Type getOperandElement(Operation *op, unsigned index, Type written);
   LogicalResult rewrite(Operation *op);
-  /// The value with another element type, made in front of `user` at first.
+  /// The value with another element type, made before `user` at first.
   Value castTo(Value value, Type element, Operation *user);
 
   func::FuncOp function;

@@ -8,7 +8,7 @@
 namespace nsa {
 
 /// Moves what `function` computes from parameters and constants alone, casts to
-/// the compute type above all, to a new function in front of it, `prepare`,
+/// the compute type above all, to a new function before it, `prepare`,
 /// whose results are states that take the place of the values. Does nothing
 /// where there is no such thing.
 void prepareWeights(mlir::func::FuncOp function);

@@ -22,7 +22,7 @@ using namespace nsa;
 
 namespace {
 
-/// Clones what a plan selects in front of its backward users.
+/// Clones what a plan selects before its backward users.
 class Cloner {
 public:
   Cloner(func::FuncOp function, const RecomputePlan &plan)

@@ -14,7 +14,7 @@
 using namespace nsa;
 
 /// Checks what the loader takes for granted: that the file is what it claims
-/// and that no segment ends behind its end.
+/// and that no segment ends past its end.
 static Status checkElf(const uint8_t *data, size_t size) {
   Elf64_Ehdr header;
   if (size < sizeof header)

@@ -24,7 +24,7 @@ struct LaunchKernel {
   /// Whether it may begin while the command before it, a launch, ends.
   bool beginsEarly = false;
   std::vector<DevicePtr> arguments;
-  /// Parameters behind the arguments, and the extents of the call behind these
+  /// Parameters after the arguments, and the extents of the call after these
   /// if the kernel takes them.
   std::vector<TensorMap> maps;
   std::vector<uint64_t> extents;
@@ -71,7 +71,7 @@ using Command =
                  InitializeTensor, StartReduction, FinishReduction, PassOver>;
 
 /// An address in a command that follows from memory of the caller: it lies
-/// `offset` bytes behind the beginning of a range of the bindings.
+/// `offset` bytes past the beginning of a range of the bindings.
 struct Relocation {
   DevicePtr *address;
   size_t range;

@@ -58,7 +58,7 @@ static bool mayOverlap(const artifact::Artifact &program,
   return false;
 }
 
-/// Lets launches behind launches begin early.
+/// Lets launches after launches begin early.
 static void overlapLaunches(std::vector<Command> &commands) {
   for (size_t i = 1; i < commands.size(); ++i)
     if (auto *launch = std::get_if<LaunchKernel>(&commands[i]))
@@ -150,7 +150,7 @@ CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
 }
 
 namespace {
-/// An address in a command, and what it is of: `offset` bytes behind the
+/// An address in a command, and what it is of: `offset` bytes past the
 /// beginning of a slice.
 struct Operand {
   DevicePtr *address;

@@ -179,11 +179,11 @@ uint64_t Program::scratchBytes() const {
   for (const artifact::Segment *segment : *source->segments())
     if (isScratch(*segment))
       bytes += alignScratch(segment->size());
-  // The first may begin behind the address.
+  // The first may begin after the address.
   return bytes ? bytes + scratchAlignment : 0;
 }
 
-/// The segments of intermediate values, one behind the other.
+/// The segments of intermediate values, one after the other.
 static void placeScratch(const artifact::Artifact &root, void *scratch,
                          std::vector<Bindings::Range> &ranges) {
   auto *begin = static_cast<char *>(scratch);

@@ -47,8 +47,8 @@ static bool isDense(const Array &array, const std::vector<int64_t> &dense) {
   return true;
 }
 
-/// What is wrong with an array for a tensor, behind "argument 'q' "; empty if
-/// nothing is.
+/// What is wrong with an array for a tensor, to follow "argument 'q' "; empty
+/// if nothing is.
 static std::string findMismatch(const TensorView &tensor, const Array &array,
                                 const Device &device, bool isWritten) {
   if (array.type != tensor.type)
@@ -76,7 +76,7 @@ static std::string findMismatch(const TensorView &tensor, const Array &array,
     return "has no memory";
   if (address % alignment != 0)
     return "begins " + std::to_string(address % alignment) +
-           " bytes behind a multiple of " + std::to_string(alignment) +
+           " bytes past a multiple of " + std::to_string(alignment) +
            " bytes, expected 0";
   if (isWritten && array.isReadOnly)
     return "is read-only, expected an array that can be written";

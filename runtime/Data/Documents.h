@@ -11,7 +11,7 @@
 namespace nsa {
 
 /// Where the documents of a split begin: as the index of a source says, or
-/// behind each token that ends one.
+/// after each token that ends one.
 class Documents {
 public:
   /// Reads the indices. A source that has neither an index nor such a token is

@@ -115,7 +115,7 @@ Result<MegatronIndex> MegatronIndex::read(const std::string &path) {
       return Error{"'" + path + "' has sequence " + std::to_string(i) + " of " +
                    std::to_string(lists.lengths[i]) + " tokens at byte " +
                    std::to_string(lists.places[i]) +
-                   ", expected it behind the one before, at byte " +
+                   ", expected it after the one before, at byte " +
                    std::to_string(expected)};
     index.tokens += uint64_t(lists.lengths[i]);
   }

@@ -61,7 +61,7 @@ static void append(SplitInfo &split, const SplitInfo &other) {
   split.index = split.marks = {};
 }
 
-/// Puts the splits of a source behind those of the mixture.
+/// Puts the splits of a source after those of the mixture.
 static Status append(Dataset &mixture, Dataset source) {
   Manifest &all = mixture.manifest;
   const Manifest &next = source.manifest;

@@ -90,7 +90,7 @@ std::vector<size_t> cutDocuments(const char *data, size_t size,
   return lengths;
 }
 
-/// Counts a document, and returns where its bytes go, and end-of-text behind.
+/// Counts a document, and returns where its bytes go, and end-of-text after.
 SplitWriter &Packer::beginDocument(const std::string &path, uint64_t size,
                                    uint64_t hash) {
   source.update(path + "\n" + std::to_string(size) + " " + toHex(hash) + "\n");

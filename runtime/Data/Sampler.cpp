@@ -73,7 +73,7 @@ static void isolateDocuments(const std::vector<char> &begins,
 }
 
 /// Splits seqLen + 1 tokens into inputs and targets, of which the marked ones
-/// count. Behind those before `end` come those from `begin` on.
+/// count. After those before `end` come those from `begin` on.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          uint64_t end, uint64_t begin, int64_t seqLen,
                          const Documents *documents, const TargetMarks *marks,

@@ -73,7 +73,7 @@ struct RecallTask {
   double lossWithRecall() const;
   double lossWithoutRecall() const;
 
-  /// With recall, of the tokens behind the first one of the document.
+  /// With recall, of the tokens after the first one of the document.
   double lossBehindFirst() const;
 
   /// Whether the token at a position of a document is a value that was shown

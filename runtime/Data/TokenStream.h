@@ -40,7 +40,7 @@ public:
 
   const std::vector<Shard> &parts() const { return shards; }
 
-  /// Puts the tokens of another stream behind those of this one. Two widths are
+  /// Puts the tokens of another stream after those of this one. Two widths are
   /// an error.
   Status append(TokenStream other);
 

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 // How tokens are written
 //===----------------------------------------------------------------------===//
 
-/// The bytes behind the characters that byte-level tokenizers write for them:
+/// The bytes of the characters that byte-level tokenizers write for them:
 /// printable ones are themselves, the n-th other one is U+0100 + n.
 static std::array<int, 512> byteLevelBytes() {
   std::array<int, 512> bytes;
@@ -129,7 +129,7 @@ static bool changesBytes(const Json &part) {
 }
 
 /// Whether a pre-tokenizer leaves bytes out, or puts some between others: a
-/// space in front of each of the parts that another one made.
+/// space before each of the parts that another one made.
 static bool changesBytes(const Json &part, bool isFirst) {
   std::string type = part.value("type", "");
   return type == "Whitespace" || type == "WhitespaceSplit" ||
@@ -199,7 +199,7 @@ static std::vector<std::string> readTable(const Json &root) {
   return table;
 }
 
-/// Whether a space is put in front of a text, and names of what changes it.
+/// Whether a space is put before a text, and names of what changes it.
 static std::pair<bool, std::string> readChanges(const Json &root) {
   bool isBlankInFront = false;
   std::string changes;

@@ -37,7 +37,7 @@ public:
   /// What a token stands for: nothing if it is special, or no token.
   std::string_view bytesOf(int32_t id) const { return table[size_t(id)]; }
 
-  /// Whether it puts a space in front of each text, which its first token has
+  /// Whether it puts a space before each text, which its first token has
   /// and the text has not.
   bool addsBlank() const { return blankInFront; }
 

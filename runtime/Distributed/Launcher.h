@@ -45,13 +45,13 @@ struct LaunchOptions {
 
 /// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 /// MASTER_ADDR, MASTER_PORT and a token of this start (see Token.h), prints
-/// their lines behind "[rank] ", and hands SIGINT, SIGTERM, SIGHUP (as SIGTERM)
-/// and SIGUSR1 on to all, unless they are ignored. Once a rank has failed, the
-/// others have `graceSeconds` to end; exitNonFinite and exitInterrupted are no
-/// failures, and the others may take their time. Returns 0 if all ranks did,
-/// else the first code that is not exitLostRank; a rank that a signal killed
-/// counts as lost. Starts all again, while restarts are left, when a rank was
-/// lost.
+/// their lines with the prefix "[rank] ", and hands SIGINT, SIGTERM, SIGHUP (as
+/// SIGTERM) and SIGUSR1 on to all, unless they are ignored. Once a rank has
+/// failed, the others have `graceSeconds` to end; exitNonFinite and
+/// exitInterrupted are no failures, and the others may take their time. Returns
+/// 0 if all ranks did, else the first code that is not exitLostRank; a rank
+/// that a signal killed counts as lost. Starts all again, while restarts are
+/// left, when a rank was lost.
 ///
 /// A reader of the output who pauses holds nothing up; see OutputWriter. At the
 /// end it is waited for, unless a signal comes, or for a second after one.

@@ -10,8 +10,8 @@
 namespace nsa {
 
 /// Starts a thread that blocks every signal from its beginning, as do those
-/// that a library makes there: a library may leave some behind for as long as
-/// it likes, signals are for the thread that waits for them, and where a
+/// that a library makes there: a library may keep some for as long as it
+/// likes, signals are for the thread that waits for them, and where a
 /// connection has ended or nobody reads, writing is an error, no signal that
 /// ends the process.
 template <typename Body>

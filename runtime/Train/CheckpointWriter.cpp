@@ -9,7 +9,7 @@
 
 using namespace nsa;
 
-/// Of a tensor and what lies behind it: tensors begin as in a program.
+/// Of a tensor and what lies after it: tensors begin as in a program.
 static uint64_t paddedBytes(const TensorView &tensor) {
   constexpr uint64_t alignment = 64;
   return (tensor.bytes + alignment - 1) / alignment * alignment;

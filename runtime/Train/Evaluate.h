@@ -44,8 +44,8 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             PositionRange positions = {});
 
 /// How many targets windows have, and the bytes of text that these stand for:
-/// a space that the tokenizer puts in front of a document, which is the target
-/// behind one of `endOfText`, is none.
+/// a space that the tokenizer puts before a document, which is the target
+/// after one of `endOfText`, is none.
 struct TextSize {
   uint64_t targets = 0;
   uint64_t bytes = 0;

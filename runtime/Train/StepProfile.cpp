@@ -189,7 +189,7 @@ StepProfile::describeReductions(const std::vector<CommandGroup> &list) const {
   if (count == 0)
     return "";
   return formatted("%u reductions over ranks: %.3f ms per step, %.1f %% of it "
-                   "behind other commands\n",
+                   "overlaps other commands\n",
                    count, taken * 1e3,
                    100 * ratio(std::max(taken - waited, 0.0), taken));
 }

@@ -72,7 +72,7 @@ Result<StepRecord> Trainer::runStep() {
   std::array<float, training::numHyper> hyper =
       hyperParameters(config.train, state.step);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
-  // `step` is an accumulation with the update behind it: in the last pass,
+  // `step` is an accumulation with the update after it: in the last pass,
   // reductions over ranks run beside backward.
   bool fused = usesStep();
   samples.advance();

@@ -286,7 +286,7 @@ private:
   /// there is none. Whether it is written, as of the last step.
   int64_t pendingSave = -1;
   bool isSaveWritten = false;
-  /// Whether what is written are the ranks' shares, behind which `saveRest`
+  /// Whether the ranks' shares are being written, after which `saveRest`
   /// saves what else is in the checkpoint.
   bool sharesPending = false;
   std::function<SaveResult(const Model &)> saveRest;

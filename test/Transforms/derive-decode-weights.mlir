@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-derive-decode=context=64 --split-input-file | FileCheck %s
 
 // What is computed of parameters alone has an entry of its own; a view of
-// parameters that lie behind each other is no work, and stays where it is.
+// parameters that lie one after another is no work, and stays where it is.
 // CHECK-LABEL: func.func @prepare
 // CHECK: %[[FLAT:.*]] = nn.flatten
 // CHECK: %[[CAST:.*]] = nn.cast %[[FLAT]] to bf16

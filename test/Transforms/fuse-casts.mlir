@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-fuse | FileCheck %s
 // RUN: nsa-opt %s --nsa-fuse --remarks-filter-missed=nsa-fuse -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 
-// One cast of all parameters, in front of the first that is needed; views of
+// One cast of all parameters, before the first that is needed; views of
 // several parameters count as one. Activations are cast where they are.
 // CHECK-LABEL: func.func @parameters
 // CHECK: %[[B:.*]] = nn.flatten %arg1, %arg2 in ["v", "u"]

@@ -5,7 +5,7 @@
 
 // ZERO: error: columns cannot be a multiple of 0
 
-// Twelve columns would leave those behind them, and all rows but the first, at
+// Twelve columns would leave those after them, and all rows but the first, at
 // addresses that are no multiple of 8 elements.
 // CHECK: %[[W:.*]] = nn.flatten %arg1, %arg3 in ["a", "c"]
 // CHECK: nn.matmul %arg0, %[[W]] {transpose_rhs} : {{.*}} -> tensor<4x40xf32>

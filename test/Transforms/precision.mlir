@@ -30,7 +30,7 @@ func.func @model(
     %wg: tensor<8x6xf32> {nn.name = "wg", nn.role = "parameter"})
     -> (tensor<f32> {nn.name = "loss"}, tensor<1x16x32xf32> {nn.name = "logits"},
         tensor<1x16x2x3xf32> {nn.name = "gates"}) attributes {nn.train} {
-  // A parameter is cast in front of its first user and only once.
+  // A parameter is cast before its first user and only once.
   // CHECK: %[[TABLE_BF16:.*]] = nn.cast %[[TABLE]] to bf16
   // CHECK-NEXT: nn.embedding %[[TABLE_BF16]], {{.*}} -> tensor<1x16x8xbf16>
   %x = nn.embedding %table, %ids : (tensor<32x8xf32>, tensor<1x16xi32>) -> tensor<1x16x8xf32>

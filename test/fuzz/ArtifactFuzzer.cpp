@@ -1,7 +1,7 @@
 //===- ArtifactFuzzer.cpp - any bytes as an artefact ----------------------===//
 //
 // The bytes are read as they are and, so that mutations reach the checks
-// behind the hash, once more under a header that fits them. What opens is
+// after the hash, once more under a header that fits them. What opens is
 // printed; if it needs no machine code and little memory, its entries run.
 //
 //===----------------------------------------------------------------------===//

@@ -1,7 +1,7 @@
 //===- ConfigFuzzer.cpp - any text as a configuration ---------------------===//
 //
 // What is accepted prints as text that means the same; what is refused says
-// where. The first line may hold an override behind "#set ".
+// where. The first line may hold an override after "#set ".
 //
 //===----------------------------------------------------------------------===//
 

@@ -7,7 +7,7 @@ using namespace nsa;
 using namespace nsa::fuzz;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  // A copy of the exact size, so that a read behind its end is seen.
+  // A copy of the exact size, so that a read past its end is seen.
   std::string contents(reinterpret_cast<const char *>(data), size);
   Result<NpyArray> array = parseNpy(contents);
   if (!array) {

@@ -104,7 +104,7 @@ def check_stream(module):
     got = module.window(**arrays, stream=torch.cuda.current_stream().cuda_stream)["o"]
     torch.cuda.synchronize()
     assert torch.equal(got, want)
-    return "20 calls behind 10 ms of other work, none waited"
+    return "20 calls queued after 10 ms of other work, none waited"
 
 
 def check_host_time(module):
@@ -198,7 +198,7 @@ def check_misuse(module):
         "is f16, expected bf16": {"q": arrays["q"].half()},
         "has strides": {"q": arrays["q"].transpose(1, 2).contiguous().transpose(1, 2)},
         "has shape": {"q": arrays["q"][:1]},
-        "begins 2 bytes behind a multiple of 256 bytes":
+        "begins 2 bytes past a multiple of 256 bytes":
             {"q": torch.empty(arrays["q"].numel() + 1, device="cuda", dtype=torch.bfloat16)[1:].view_as(arrays["q"])},
         "requires a gradient": {"q": arrays["q"].clone().requires_grad_()},
         "shares memory": {"out": {"o": arrays["k"]}},

@@ -192,7 +192,7 @@ DATA_COMMANDS = [
     ("an order-3 model", ["ngram", "IN", "--order=3"], "3"),
 ]
 
-# (name, arguments of nsa-run behind the artefact, expected message)
+# (name, arguments of nsa-run after the artefact, expected message)
 RUN_COMMANDS = [
     ("no entry", [], "--entry is required"),
     ("an unknown entry", ["--entry=evil"], "unknown entry 'evil'; did you mean 'eval'?"),

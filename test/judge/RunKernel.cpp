@@ -39,8 +39,8 @@ static void check(const Status &status) {
 }
 
 namespace {
-/// An argument's memory: what lies before must stay as it is, and behind begins
-/// a page that cannot be read.
+/// An argument's memory: bytes before it must not change, and the page after it
+/// cannot be read.
 class Memory {
 public:
   explicit Memory(const std::string &content) : count(content.size()) {

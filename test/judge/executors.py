@@ -1,4 +1,4 @@
-"""Where programs run, behind one call: execute(program) gives results, then gradients."""
+"""Where programs run, as one call: execute(program) gives results, then gradients."""
 
 import os
 import pathlib

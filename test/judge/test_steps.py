@@ -52,7 +52,7 @@ def same(one, other):
 
 
 def test_zero_init_output_starts_at_zero_and_learns(make):
-    """The first gradients are those of the projections that start at 0, and of what is behind them."""
+    """The first gradients are those of the projections that start at 0, and of what follows them."""
     model = make({"model.zero_init_output": True})
     model.run("accumulate")
     for name in ("layers.0.attention.output.weight", "layers.1.mlp.down.weight"):

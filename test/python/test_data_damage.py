@@ -58,7 +58,7 @@ def test_damaged_file_is_one_error_that_names_it(tmp_path, name):
         except nsa.InputError as error:
             ends["refused"] += 1
             assert str(path) in str(error) and "\n" not in str(error), (number, what)
-            # What is before the damage, and behind a bad line, is read.
+            # What is before the damage, and after a bad line, is read.
             *found, last = read(path, bad.append, beside)
             assert bad and last == "beside", (number, what)
         if is_checked:

@@ -76,7 +76,7 @@ def scores(query, key, lse):
 
 
 def choose(score):
-    """The indices, and of each list how far the best block that is left is behind the worst that is taken."""
+    """The indices, and of each list the gap between the worst block taken and the best one left."""
     indices = nsa_rules.choose(score, SELECTED)
     gap = np.empty(indices.shape[:3])
     for place in np.ndindex(gap.shape):

@@ -234,7 +234,7 @@ def test_cache_that_does_not_fit_is_an_error(folder):
         model(ids, past_key_values=transformers.DynamicCache())
     with pytest.raises(ValueError, match="1 sequences, but the cache has 2"):
         model(ids[:1], past_key_values=cache)
-    with pytest.raises(ValueError, match="leaves out a token behind those of the cache"):
+    with pytest.raises(ValueError, match="leaves out a token after those of the cache"):
         model(ids, attention_mask=torch.tensor([[1] * 10, [1] * 9 + [0]]), past_key_values=cache)
     with pytest.raises(ValueError, match="cannot remove 6 tokens of a sequence of 5"):
         cache.crop(-6)

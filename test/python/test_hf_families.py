@@ -181,7 +181,7 @@ def test_files_of_the_origin_travel_through_training(tmp_path):
                  ["nsa-train", "m.nsax", "--config", config, "--data", "data", "--init-from", "run", "--out-dir", ".",
                   "--run-name", "next"])
     export(tmp_path / "next", tmp_path / "hf", original=True)
-    # Its tokens are others: what says how they are generated stays behind.
+    # Its tokens are others: what says how they are generated is not exported.
     assert {path.name for path in (tmp_path / "hf").iterdir()} == {"LICENSE", "README.md", "config.json", "model.safetensors"}
     assert json.loads((tmp_path / "hf/config.json").read_text())["model_type"] == "llama"
     # A sparse model is no Llama any more.

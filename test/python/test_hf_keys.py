@@ -1,4 +1,4 @@
-"""nsa-import refuses what it cannot read: one error that names file, key and value, and leaves nothing behind."""
+"""nsa-import refuses what it cannot read: one error that names file, key and value, and leaves no file."""
 
 import json
 import os

@@ -192,7 +192,7 @@ def test_labels_and_forms_of_results(plain):
         found = plain(ids, labels=labels, return_dict=False)
         assert isinstance(found, tuple) and len(found) == 2
         close(found[1], whole.logits)
-        # Padding has no targets, nor has what stands behind it.
+        # Padding has no targets, nor has what comes after it.
         mask = torch.ones_like(ids)
         mask[:, :4] = 0
         close(plain(ids, attention_mask=mask, labels=ids).loss, plain(ids[:, 4:], labels=ids[:, 4:]).loss)

@@ -57,7 +57,7 @@ def test_run_on_wide_tokens_samples_text_and_counts_bytes(folder):
     assert done.returncode == 0, done.stderr
     run = folder / "runs/first"
     metrics = json.loads((run / "metrics.json").read_text())
-    # 31 windows of 32 targets begin behind the first token of documents of " red", " green", "a", "b" and nothing.
+    # 31 windows of 32 targets begin after the first token of documents of " red", " green", "a", "b" and nothing.
     sizes = [4, 6, 1, 1, 0]
     windows = (5 * 40 - 1) // 32
     counted = sum(sizes[(at + 1) % 5] for at in range(32 * windows))

@@ -1,4 +1,4 @@
-"""Data that changes behind a run: between its halves, or after it was verified. Files of
+"""Data that changes during a run: between its halves, or after it was verified. Files of
 other projects have no manifest, and shards can be written in place."""
 
 import json

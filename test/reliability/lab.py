@@ -304,7 +304,7 @@ def named_run(done):
 
 
 def tensors(path):
-    """name -> (dtype, first byte, behind the last) of a safetensors file, and its bytes."""
+    """name -> (dtype, first byte, one past the last) of a safetensors file, and its bytes."""
     data = bytearray(path.read_bytes())
     size, = struct.unpack_from("<Q", data)
     header = json.loads(data[8:8 + size])

@@ -117,12 +117,12 @@ TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: sparse\n"),
             "x.yaml:3:3: model.layers: unknown kind 'sparse' of a layer; "
             "expected nsa, "
-            "dense, window or window:WIDTH, and /nope behind it for no "
+            "dense, window or window:WIDTH, and /nope after it for no "
             "rotary embedding");
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense:8\n"),
             "x.yaml:3:3: model.layers: unknown kind 'dense:8' of a layer; "
             "expected nsa, "
-            "dense, window or window:WIDTH, and /nope behind it for no "
+            "dense, window or window:WIDTH, and /nope after it for no "
             "rotary embedding");
   EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense*0\n"),
             "x.yaml:3:3: model.layers: the count of layers '0' must be a "
@@ -304,7 +304,7 @@ TEST(Config, RotaryEmbedding_WhatContradictsIsRefused) {
   EXPECT_EQ(
       errorWith(isLong + "rope_length: 8, rope_divisors: '1, -2'"),
       "model.rope_divisors: ' -2' must begin with a number above 0, and a "
-      "comma behind it");
+      "comma after it");
   EXPECT_EQ(
       errorWith("rope_divisors: '1'"),
       "model.rope_divisors: rope_divisors has 1 numbers, but rope_scaling "

@@ -35,7 +35,7 @@ static void addTextOptions(CLI::App &app, GenerateOptions &options) {
                  "End a text before this string (repeatable)")
       ->allow_extra_args(false);
   app.add_flag("--ignore-end", options.ignoreEnd,
-               "Go on behind the token that ends documents; else a text ends "
+               "Go on after the token that ends documents; else a text ends "
                "before it");
 }
 

@@ -23,7 +23,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   uint64_t seed = 0;
   std::vector<std::string> stops;
-  /// Whether sequences go on behind the token that ends documents.
+  /// Whether sequences go on after the token that ends documents.
   bool ignoreEnd = false;
   /// 0: four times the sequences of the training.
   int64_t context = 0;

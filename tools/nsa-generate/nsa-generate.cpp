@@ -50,12 +50,12 @@ static Result<Tokens> parseIds(const std::string &text) {
       continue;
     }
     int32_t id = 0;
-    auto [behind, code] = std::from_chars(at, end, id);
+    auto [next, code] = std::from_chars(at, end, id);
     if (code != std::errc())
       return Error{"ids are numbers with commas between them, found " +
                    quote(std::string(at, end))};
     ids.push_back(id);
-    at = behind;
+    at = next;
   }
   return ids;
 }

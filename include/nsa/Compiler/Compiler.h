@@ -1,6 +1,6 @@
 //===- Compiler.h - from MLIR text to an artefact ---------------*- C++ -*-===//
 //
-// The whole compiler behind one call. Nothing of LLVM shows here, so that code
+// The whole compiler as one call. Nothing of LLVM shows here, so that code
 // with exceptions or run-time type information (the Python module) can use it.
 //
 //===----------------------------------------------------------------------===//

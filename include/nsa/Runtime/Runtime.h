@@ -213,7 +213,7 @@ public:
   Status run(const EntryInfo &entry);
 
   /// `run` in two parts. `start` hands the commands to the device, with what
-  /// the inputs hold now, and returns; more entries may be started behind it.
+  /// the inputs hold now, and returns; more entries may be started after it.
   /// `finish` waits for all of them and brings the outputs of this one back, in
   /// one copy as far as they lie together. An error of a started entry may show
   /// there. On the CPU, `start` runs the commands.
@@ -239,7 +239,7 @@ public:
   Status release(uint64_t stream);
 
   /// Puts the commands of an entry on `stream`, a CUstream, and returns: they
-  /// run behind what is there, and what comes behind them finds the outputs.
+  /// run after what is there, and what comes after them finds the outputs.
   /// For programs without memory of their own on a GPU whose runs are neither
   /// checked, measured nor filled with NaNs, which `canEnqueue` says.
   bool canEnqueue() const;

@@ -30,7 +30,7 @@ class Generator:
         self.vocab = module.tensors["next_logits"][1][2]
 
     def prefill(self, prompts):
-        """Takes a prompt of ids for each sequence; returns the logits behind each."""
+        """Takes a prompt of ids for each sequence; returns the logits after each."""
         tokens = numpy.zeros((self.batch, self._length), numpy.int32)
         positions = numpy.full(self.batch, -1, numpy.int32)
         for row, ids in enumerate(prompts):
@@ -47,7 +47,7 @@ class Generator:
         return logits
 
     def append(self, ids, positions):
-        """Appends an id at its position to each sequence, none where it is -1; returns the logits behind each."""
+        """Appends an id at its position to each sequence, none where it is -1; returns the logits after each."""
         token = numpy.zeros((self.batch, 1), numpy.int32)
         place = numpy.full(self.batch, -1, numpy.int32)
         for row, (own, position) in enumerate(zip(ids, positions)):

@@ -51,7 +51,7 @@ def _handle(stream):
 
 
 def _producers(arrays, stream):
-    """The stream that wrote tensors of PyTorch, if the call does not run behind it anyway."""
+    """The stream that wrote tensors of PyTorch, if the call does not run after it anyway."""
     torch, place = _find_torch(arrays.values())
     if not torch or place.type != "cuda":
         return []

@@ -161,7 +161,7 @@ void ExtentWriter::placeTensors() {
   }
 }
 
-/// A buffer lies behind all that are alive at the same time and that were
+/// A buffer lies after all that are alive at the same time and that were
 /// planned before it.
 void ExtentWriter::placeBuffers(rt::EntryOp entry) {
   SmallVector<rt::Lifetime> lifetimes = rt::getLifetimes(entry);

@@ -104,7 +104,7 @@ static void emit(KernelJob &job, const nsa::CPUDescription &cpu,
       job.error = llvm::toString(object.takeError());
   });
   if (crash) {
-    // What the crash left behind is in no state to be destroyed.
+    // After a crash these are in no state to be destroyed.
     [[maybe_unused]] llvm::Module *module = job.module.release();
     [[maybe_unused]] llvm::LLVMContext *context = job.context.release();
     job.error = llvm::toString(std::move(crash));

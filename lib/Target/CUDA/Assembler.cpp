@@ -12,7 +12,7 @@
 
 using namespace llvm;
 
-/// The number in front of `unit` in a text such as "8 bytes stack frame, 0
+/// The number before `unit` in a text such as "8 bytes stack frame, 0
 /// bytes spill stores"; 0 if there is none.
 static uint64_t numberBefore(StringRef line, StringRef unit) {
   size_t at = line.find(unit);

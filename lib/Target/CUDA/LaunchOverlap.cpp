@@ -75,8 +75,8 @@ private:
 SmallVector<int64_t> Prefetches::find(rt::LaunchOp launch,
                                       tile::KernelOp kernel,
                                       const llvm::SmallBitVector &constants) {
-  // What arrives while a short kernel runs: programs end behind what they ask
-  // for.
+  // What arrives while a short kernel runs: a program ends once its prefetches
+  // have arrived.
   constexpr int64_t perLaunch = int64_t(2) << 20, most = int64_t(10) << 20;
   int64_t left = perLaunch;
   SmallVector<int64_t> found;
@@ -171,7 +171,7 @@ void nsa::noteLaunchOverlap(ModuleOp module) {
     if (leavesMemoryIdle(own, constants))
       idle.insert(kernel);
   }
-  // Short launches and those in front of them.
+  // Short launches and those before them.
   llvm::DenseSet<Operation *> late = idle;
   for (size_t i = 1; i < all.size(); ++i)
     if (idle.contains(symbols.lookup(all[i].getKernel())))

@@ -67,7 +67,7 @@ static Error checkSymbols(const Module &module) {
 
 /// Says where lines are inlined, which LLVM 22 leaves out of .loc, as ptxas
 /// takes it: with the name of a function, and by a line that has been before.
-/// What .loc refers to goes in front of the kernels, so that each can be
+/// What .loc refers to goes before the kernels, so that each can be
 /// assembled alone. Labels go: nothing refers to them, but for ptxas blocks end
 /// there, which changes the machine code.
 static std::string finishLineInfo(StringRef ptx, const Module &module) {

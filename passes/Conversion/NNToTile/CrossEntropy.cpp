@@ -36,7 +36,7 @@ struct CrossEntropyKernel {
 };
 } // namespace
 
-/// `x` with `outside` in the columns behind the vocabulary, if its last tile is
+/// `x` with `outside` in the columns past the vocabulary, if its last tile is
 /// partial.
 Value CrossEntropyKernel::maskColumns(TileBuilder &b, Value x, Value cols,
                                       double outside) const {

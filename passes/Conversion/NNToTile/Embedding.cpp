@@ -124,7 +124,7 @@ void TableGradient::addToken(TileBuilder &b, const Target &target, Expr t,
   b.store(sum, target.table, place(target, id));
 }
 
-/// Tokens behind the last one are zeros.
+/// Tokens past the last one are zeros.
 void TableGradient::addTokens(TileBuilder &b, const Target &target,
                               Expr first) const {
   if (ahead == 1)

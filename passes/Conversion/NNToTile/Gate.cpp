@@ -124,7 +124,7 @@ void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
     SmallVector<Value> next;
     for (auto [grad, c, sum] : llvm::zip_equal(grads, cols, carried)) {
       b.store(grad, dLogits, {rows, c});
-      // Rows behind the last one read as 0 and so have no gradient.
+      // Rows past the last one read as 0 and so have no gradient.
       next.push_back(b.map({sum, b.reduceAdd(grad, 0)}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] + x[1]; }));
     }

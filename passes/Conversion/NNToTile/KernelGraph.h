@@ -3,7 +3,7 @@
 // A kernel computes one operation or those of an `nn.fused`: elementwise ones
 // and a root, or several roots of one kind. The root decides how tensors are
 // traversed and asks for the elements it needs; what is computed
-// elementwise in front of it or behind it follows at the same place.
+// elementwise before or after it follows at the same coordinates.
 //
 //===----------------------------------------------------------------------===//
 

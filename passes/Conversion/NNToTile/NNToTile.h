@@ -28,7 +28,7 @@ struct FlatGrid {
       : FlatGrid(elements, schedule, schedule.elementsPerProgram) {}
   FlatGrid(const Extent &elements, const KernelSchedule &schedule,
            int64_t elementsPerProgram);
-  /// Tiles divide the elements of a token (behind the first two dimensions)
+  /// Tiles divide the elements of a token (after the first two dimensions)
   /// where they are not too few: the tensor may be columns of a matrix.
   FlatGrid(mlir::Value tensor, const KernelSchedule &schedule);
 

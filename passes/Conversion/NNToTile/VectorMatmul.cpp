@@ -3,12 +3,12 @@
 // With a few rows, a product takes as long as its matrix takes to be read. A
 // program reads some rows of the matrix, each once, all threads together: each
 // has some columns of the rows that they are multiplied with. It computes these
-// again from what a norm or an elementwise operation in front of the product
-// reads, which would be a launch. An elementwise operation behind the product
+// again from what a norm or an elementwise operation before the product
+// reads, which would be a launch. An elementwise operation after the product
 // takes the sums.
 //
 // Of a launch that begins early, what is read first are rows of the matrix,
-// which no launch in front of it writes.
+// which no launch before it writes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -100,7 +100,7 @@ VectorMatmul::VectorMatmul(nn::MatmulOp op, const KernelSchedule &schedule)
   int64_t perRow = halves * llvm::divideCeil(lines, warps);
   atOnce = std::clamp<int64_t>(llvm::bit_floor(uint64_t(vectors / perRow)), 1,
                                mostAtOnce);
-  // Short programs: as they end, those of the launch behind take their place,
+  // Short programs: as they end, those of the next launch take their SM,
   // and ask for rows of their matrix while they wait.
   perProgram = std::min(
       most, static_cast<int64_t>(llvm::alignTo(
@@ -233,7 +233,7 @@ SmallVector<Value> VectorMatmul::loadRows(TileBuilder &b, Value w,
   SmallVector<Value> rows;
   for (int64_t i = 0; i < atOnce; ++i)
     for (int64_t half = 0; half < halves; ++half) {
-      // Rows behind the last one are that one again.
+      // Rows past the last one are that one again.
       Expr row = min(first + static_cast<double>(i), length - 1);
       rows.push_back(b.load(w, {row + static_cast<double>(half * length),
                                 b.range(0, lines, 0), b.range(0, cols, 1)}));

@@ -279,7 +279,7 @@ void limitToBlocks(tile::TileBuilder &b, KeyTile &tile, int64_t selectBlock,
                    mlir::Value begin, mlir::Value query);
 
 /// Launches what finds where the sequence of each token ends, the first token
-/// behind it, once for all that ask for those of the same `start`: i32 [B, S].
+/// after it, once for all that ask for those of the same `start`: i32 [B, S].
 mlir::Value launchSequenceEnds(KernelCache &cache, mlir::OpBuilder &builder,
                                mlir::Operation *op, mlir::Value start);
 

@@ -247,7 +247,7 @@ private:
   std::vector<Part> parts;
   /// Operations of parts, and those that need what parts compute.
   DenseSet<Operation *> own;
-  SmallVector<Operation *> behind;
+  SmallVector<Operation *> after;
   DenseSet<Operation *> isLater;
 };
 } // namespace
@@ -293,8 +293,8 @@ void CacheStepGroups::add(Part part) {
   parts.push_back(std::move(part));
 }
 
-/// Launches the parts where the last of them ends, and moves behind it what
-/// needs them.
+/// Launches the parts where the last of them ends, and moves what needs
+/// them after it.
 void CacheStepGroups::launch() {
   if (parts.empty())
     return;
@@ -306,7 +306,7 @@ void CacheStepGroups::launch() {
     launches.push_back(part.part);
   auto results = launchTogether(cache, builder, last, "step", launches);
   Operation *place = last;
-  for (Operation *op : behind) {
+  for (Operation *op : after) {
     if (op->isBeforeInBlock(last)) {
       op->moveAfter(place);
       place = op;
@@ -322,7 +322,7 @@ void CacheStepGroups::launch() {
     op->erase();
   parts.clear();
   own.clear();
-  behind.clear();
+  after.clear();
   isLater.clear();
 }
 
@@ -353,7 +353,7 @@ void CacheStepGroups::run() {
       continue;
     }
     if (needsOthers) {
-      behind.push_back(op);
+      after.push_back(op);
       isLater.insert(op);
     }
   }

@@ -131,7 +131,7 @@ static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
     auto found =
         b.map({b.load(args[0], {numbers})}, {b.i32(), b.i32()},
               [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                // Of the first token behind the first block, 0.
+                // Of the first token after the first block, 0.
                 Expr beyond = x[0] - static_cast<double>(block - 1);
                 Expr last = select(beyond >= 0,
                                    beyond / static_cast<double>(stride), -1);

@@ -197,7 +197,7 @@ struct CompressKernel::PackedStrides {
   PackedStrides(const CompressKernel &kernel, TileBuilder &b, Value start,
                 Expr batchRow, Expr a0);
 
-  /// The tokens of the strides that are `phase` behind their first ones; -1 of
+  /// The tokens of the strides that are `phase` after their first ones; -1 of
   /// strides that are not whole.
   Value getTokens(TileBuilder &b, Expr phase) const {
     return b.map({first}, b.i32(), [&](ArrayRef<Expr> x) {

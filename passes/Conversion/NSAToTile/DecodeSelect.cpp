@@ -95,7 +95,7 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
     auto multiply = [&](Value key) {
       return b.dot(rows, key, b.zeros(numRows, tile), /*transposeB=*/true);
     };
-    // Before the lse, which the launch in front may still be writing.
+    // Before the lse, which the launch before may still be writing.
     SmallVector<Value> products = llvm::map_to_vector(keys, multiply);
     Value shift = shape.exponent().fromLse(b, loadLse(b, program, args[2]));
     Value score = b.zeros(1, tile);
@@ -140,7 +140,7 @@ struct BestBlocks {
   Value getValues(TileBuilder &b, Value scores, Expr position, Expr first,
                   int64_t size, int axis) const;
   /// Program: (some blocks, key head, batch). `args` are the scores, positions
-  /// and indices: the best blocks first, and nothing behind the last candidate.
+  /// and indices: the best blocks first, and nothing past the last candidate.
   void build(TileBuilder &b, ArrayRef<Value> args) const;
 
   BlockPriority priority;

@@ -67,7 +67,7 @@ AttentionSteps::findTogether(DecodeAttentionOp op) {
   return together;
 }
 
-/// The weights of the matmuls behind attention. Its kernels leave memory idle
+/// The weights of the matmuls after attention. Its kernels leave memory idle
 /// for as long as some of these take to be read: each has them as inputs that
 /// it does not use, which lets them come to the cache.
 static SmallVector<Value> findNextWeights(Operation *op,
@@ -311,8 +311,8 @@ static bool sumsParts(CombineOp op) {
   });
 }
 
-/// Parts are launched where attention was, which scores of blocks and selected
-/// attention come behind.
+/// Parts are launched where attention was, before scores of blocks and selected
+/// attention.
 void AttentionSteps::run() {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto attention = dyn_cast<DecodeAttentionOp>(op))

@@ -84,7 +84,7 @@ struct DenseAttention {
   }
 
   /// The keys that some of the queries of a program may see, from the first to
-  /// behind the last.
+  /// past the last.
   std::pair<tile::Expr, tile::Expr>
   getKeyRange(tile::TileBuilder &b, const QueryRange &queries) const;
   /// Runs `body` for each tile of `size` keys that some of the queries sees,

@@ -132,7 +132,7 @@ private:
   TileBuilder &b;
   Expr range, keyHead, batch;
   Extent sequence;
-  /// The queries of the range, from the first to behind the last.
+  /// The queries of the range, from the first to past the last.
   Expr first, end;
   /// Blocks that are taken at once, as many as registers allow.
   int64_t blocks;

@@ -97,8 +97,8 @@ struct GroupProgram : RowProgram {
 
 /// What the kernel of dq writes of each row for those of dk and dv, [B, Hq, S]
 /// in f32, or with several numbers [B, Hq, numbers, S]: do . o, of several
-/// branches the gate before it, and the lse behind it where rows of that may
-/// begin where the TMA unit cannot copy from. In place of a gate and of the lse
+/// branches the gate before it, and then the lse where its rows may begin
+/// at an address that TMA cannot copy from. In place of a gate and of the lse
 /// the exponent that both are part of, if gates are folded.
 class RowStatistics {
 public:

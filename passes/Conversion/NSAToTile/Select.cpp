@@ -247,7 +247,7 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
                     Expr value = priority.of(x[1], x[2], x[0]);
                     if (isPacked)
                       value = select(x[1] >= 0, value, -1);
-                    // The next tile has the columns behind the last block.
+                    // The next tile has the columns past the last block.
                     return candidateTile == blockTile
                                ? value
                                : select(x[2] < j0 + blockTile, value, -1);

@@ -204,7 +204,7 @@ SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
 }
 
 /// In the tile from `first` on, a row sees the keys of one block before the
-/// border, and of the next one behind it; none where it selected neither.
+/// border, and of the next one past it; none where it selected neither.
 static KeyTile makePackedKeyTile(const GroupProgram &program,
                                  const SelectedAttention::PackedLists &rows,
                                  Value k, Value v, Expr first) {

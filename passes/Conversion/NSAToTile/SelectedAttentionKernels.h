@@ -221,7 +221,7 @@ struct SelectedAttention {
   bool isGPU;
   /// Whether several sequences share a row of the batch. Block `j` of one that
   /// begins at `start` then has the number floor(start / selectBlock) + j; it
-  /// begins start % selectBlock tokens behind the multiple of selectBlock of
+  /// begins start % selectBlock tokens after the multiple of selectBlock of
   /// this number, so that such a range of tokens has keys of two blocks.
   bool isPacked = false;
 

@@ -114,7 +114,7 @@ private:
 };
 } // namespace
 
-/// Runs `body` on the lists of each tile of the program's queries; those behind
+/// Runs `body` on the lists of each tile of the program's queries; those past
 /// the last one have selected nothing. Blocks of packed sequences have numbers
 /// in the row.
 SmallVector<Value> SelectionKernel::forEachTile(

@@ -106,7 +106,7 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
 /// share of a full one.
 static constexpr uint64_t kSmallShare = 32;
 
-/// Whether the tensor, which lies right in front of the bucket's, is complete
+/// Whether the tensor, which lies just before the bucket's, is complete
 /// early enough for all of them, and no earlier than those, so that it need not
 /// wait for them; waiting does not matter to what is small.
 bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
@@ -114,9 +114,9 @@ bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
   uint64_t bytes = rt::getByteSize(tensor.getMemoryType());
   uint64_t limit = uint64_t(bucketMiB) << 20;
   bool isSmall = bucket.bytes + bytes <= limit / kSmallShare;
-  rt::TensorOp behind = bucket.tensors.back();
-  if (bucket.bytes + bytes > limit || behind.getRole() != tensor.getRole() ||
-      shardOf.lookup(behind.getSymNameAttr()) !=
+  rt::TensorOp next = bucket.tensors.back();
+  if (bucket.bytes + bytes > limit || next.getRole() != tensor.getRole() ||
+      shardOf.lookup(next.getSymNameAttr()) !=
           shardOf.lookup(tensor.getSymNameAttr()) ||
       reductions.size() != bucket.times.size())
     return false;

@@ -8,7 +8,7 @@
 namespace nsa {
 
 /// The memory that the commands of an entry touch, as a graph of commands that
-/// must stay behind others. Commands are named by their number in the order
+/// must come after others. Commands are named by their number in the order
 /// that the entry had.
 class CommandGraph {
 public:
@@ -20,7 +20,7 @@ public:
   uint64_t getPeak(llvm::ArrayRef<unsigned> order) const;
 
   /// A legal order: at each step, among the ready commands less than
-  /// `lookAhead` behind the first one that is not listed, the one with the
+  /// `lookAhead` from the first one that is not listed, the one with the
   /// least growth of live memory, the earliest at a tie.
   llvm::SmallVector<unsigned> listGreedily(unsigned lookAhead) const;
 

@@ -38,7 +38,7 @@ public:
         placement(function, tensors.getSymbols(), layouts, inPlace),
         counts(counts), builder(function) {}
 
-  /// Creates the entry in front of the function, which stays as it is.
+  /// Creates the entry before the function, which stays as it is.
   mlir::LogicalResult build();
 
 private:

@@ -37,7 +37,7 @@ struct OverlapAllReducePass
       sink(done, block);
   }
 
-  /// Moves a start, and what names its memory, behind the last command that
+  /// Moves a start, and what names its memory, after the last command that
   /// touches the memory.
   void hoist(rt::CollectiveStartOp start, Block &block) {
     Value memory = start.getMemory();
@@ -60,7 +60,7 @@ struct OverlapAllReducePass
     ++numMoved;
   }
 
-  /// Moves the operations that give memory a name in front of another one.
+  /// Moves the operations that give memory a name before another one.
   static void moveWithOperands(Operation *name, Operation *before) {
     name->moveBefore(before);
     for (Value operand : name->getOperands())
@@ -69,7 +69,7 @@ struct OverlapAllReducePass
         moveWithOperands(source, name);
   }
 
-  /// Moves an end in front of the next command that touches the memory.
+  /// Moves an end before the next command that touches the memory.
   void sink(rt::CollectiveDoneOp done, Block &block) {
     unsigned passed = 0;
     Operation *before = done->getNextNode();

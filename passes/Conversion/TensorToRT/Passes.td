@@ -26,7 +26,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     constant, gradient, state) are shared between functions by `nn.name`;
     a type, role or initial value that differs is an error. Inputs are shared
     where name and type agree, and so are outputs; otherwise the name of the
-    entry is put in front (`"eval.tokens"`). Without `nn.name`, argument and
+    entry comes first (`"eval.tokens"`). Without `nn.name`, argument and
     result `i` are called `arg<i>` and `result<i>`.
 
     A result with `nn.alias` updates its argument. What computes it writes the
@@ -92,12 +92,12 @@ def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
 def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
   let summary = "Reduce tensors that lie one after the other as one";
   let description = [{
-    `nsa-buffer` makes a reduction over ranks for every gradient, in front of the
+    `nsa-buffer` makes a reduction over ranks for every gradient, before the
     update. Those of tensors that are neighbours in memory become one reduction
     of an `rt.flat_view`, a bucket, in which the commands of backward have written them:
     nothing is copied. From the end of memory to its beginning, which is the
     order in which backward completes gradients, a tensor joins the bucket of
-    the one behind it unless the bucket would grow beyond `bucket-mib`, or the
+    the next one unless the bucket would grow beyond `bucket-mib`, or the
     tensor is complete before the others are and the bucket would be larger than
     1/32 of that. Buckets are the same in all entries, and so are the sums.
 
@@ -171,8 +171,8 @@ def ConvertToReduceScatter : Pass<"nsa-convert-to-reduce-scatter", "::mlir::Modu
 def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   let summary = "Start reductions as soon as their memory is complete";
   let description = [{
-    Moves every `rt.collective_start` behind the last command before it that
-    touches its memory, and its `rt.collective_done` in front of the first one
+    Moves every `rt.collective_start` after the last command before it that
+    touches its memory, and its `rt.collective_done` before the first one
     after it that does, so that it runs beside what backward still computes.
     Every rank runs the same commands, so all start their reductions in one
     order.

@@ -92,7 +92,7 @@ Place Placement::get(Value value) const {
 // Operands of nn.concat
 //===----------------------------------------------------------------------===//
 
-/// The use by which `value` becomes the operand of another operation, behind
+/// The use by which `value` becomes the operand of another operation, through
 /// views with one reader each; null if there are more readers.
 static OpOperand *getOnlyUse(Value value) {
   while (value.hasOneUse()) {
@@ -114,8 +114,8 @@ static Value stripViews(Value value) {
   return value;
 }
 
-/// Whether the operation behind `use`, which is the only reader of `value`
-/// behind views, allows `value` to be computed at `place`.
+/// Whether the user of `use`, which is the only reader of `value` through
+/// views, allows `value` to be computed at `place`.
 bool Placement::mayLieIn(OpResult value, const Place &place,
                          OpOperand &use) const {
   Type element = getElementType(value);

@@ -24,7 +24,7 @@ using namespace nsa;
 static constexpr uint64_t kAlignment = 64;
 
 namespace {
-/// Creates segments in front of everything else in a module.
+/// Creates segments before everything else in a module.
 class SegmentTable {
 public:
   explicit SegmentTable(ModuleOp module)

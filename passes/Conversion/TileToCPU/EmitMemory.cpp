@@ -117,7 +117,7 @@ void CpuEmitter::emitPairs(const Access &access, const Buffer &buffer) {
 // Rows of neighbours
 //===----------------------------------------------------------------------===//
 
-/// Whether the elements of a row behind its whole vectors move under a mask,
+/// Whether the elements of a row after its whole vectors move under a mask,
 /// which exists for elements of 4 bytes; a mask also clears the padding.
 static bool masksRest(int64_t inner, unsigned lanes, Type element) {
   return inner % lanes != 0 && memoryBytes(element) == 4;

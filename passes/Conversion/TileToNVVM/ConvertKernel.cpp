@@ -182,7 +182,7 @@ static void moveBody(OpBuilder &b, KernelOp kernel, LLVM::LLVMFuncOp func) {
   LLVM::ReturnOp::create(b, kernel.getLoc(), ValueRange());
 }
 
-/// The registers behind casts of tiles to registers and back.
+/// The registers that casts of tiles to registers and back pass through.
 static void getRegisters(ValueRange values, SmallVectorImpl<Value> &registers) {
   for (Value value : values) {
     auto cast = value.getDefiningOp<UnrealizedConversionCastOp>();

@@ -9,13 +9,13 @@
 namespace nsa::cuda {
 
 /// The CUDA kernel of a tile kernel whose tiles have layouts and whose buffers
-/// have offsets, in front of it; what is left of it is to be erased. Fails,
+/// have offsets, built before it; the rest of it is to be erased. Fails,
 /// with an error, if the kernel has an operation that CUDA has no code for.
 mlir::FailureOr<mlir::LLVM::LLVMFuncOp> convertKernel(tile::KernelOp kernel);
 
-/// Waits for the launches before, on each path in front of the first access to
-/// global memory other than reads of the arguments `settled`. Lets the launch
-/// behind begin when all blocks of this one run, or `late`: when they have
+/// Waits for earlier launches, on each path before the first access to
+/// global memory other than reads of the arguments `settled`. Lets the next
+/// launch begin when all blocks of this one run, or `late`: when they have
 /// waited.
 void overlapLaunches(mlir::LLVM::LLVMFuncOp function,
                      llvm::ArrayRef<int64_t> settled, bool late);

@@ -70,8 +70,8 @@ static Address sourceOf(TileReader &in, tile_gpu::AsyncCopyOp op, Value row,
   return address;
 }
 
-/// How many of `bytes` are read, zeros behind them: of an element outside
-/// none. Null is all.
+/// How many of `bytes` are read, the rest are zeros: none of an element out of
+/// bounds. Null is all.
 static Value bytesInside(ThreadBuilder &b, const Address &address,
                          int64_t bytes) {
   return address.valid ? b.select(address.valid, b.i32(bytes), b.i32(0))

@@ -9,7 +9,7 @@
 // M-tiles of four neighbouring warps are those rows, and their MMA tiles lie in
 // registers as the instruction has it. A dot is asynchronous:
 // tile-gpu-insert-barriers waits before the first operation that uses its
-// registers, and before a barrier behind which its operands in shared memory
+// registers, and before a barrier after which its operands in shared memory
 // may be overwritten.
 //
 //===----------------------------------------------------------------------===//
@@ -55,7 +55,7 @@ static SmallVector<Value> operandA(TileReader &in, DotOp op, int64_t s,
     Value bits =
         b.bitcast(values[(2 * s + i % 2) * perRow + vector], b.getI32Type());
     if (!layout.hasCol(2 * vector)) {
-      // Columns behind the last one must not count.
+      // Columns past the last one must not count.
       Value low =
           b.select(b.hasCol(layout, 2 * vector), b.i32(0xffff), b.i32(0));
       Value high = b.select(b.hasCol(layout, 2 * vector + 1),
@@ -181,7 +181,7 @@ static Value warpgroup(ThreadBuilder &b) {
 }
 
 /// Describes a matrix of 16-bit elements that starts `byte` bytes, and `unit`
-/// times 16, behind the start of a shared tile. `across`: 16 rows, which are
+/// times 16, past the start of a shared tile. `across`: 16 rows, which are
 /// the elements of sums, and swizzle atom columns of columns. Else columns are
 /// the elements of sums: 16 of one swizzle atom column, of as many rows as the
 /// dot has.

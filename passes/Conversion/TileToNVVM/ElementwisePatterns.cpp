@@ -289,7 +289,7 @@ static Results lowerAny(AnyOp op, TileReader &in) {
 }
 
 /// The warp votes as soon as the rows are there, before it waits at a barrier
-/// in front of the branch. Tiles become registers where the branch does.
+/// before the branch. Tiles become registers where the branch does.
 static Results lowerWarpIf(tile_gpu::WarpIfOp op, TileReader &in) {
   auto votes = [&] {
     OpBuilder::InsertionGuard guard(in.b);

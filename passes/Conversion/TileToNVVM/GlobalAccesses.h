@@ -31,8 +31,7 @@ std::optional<ReadAccess> getReadAccess(mlir::Operation *op);
 /// The kernel's argument that `ref` shows.
 mlir::Value getArgument(mlir::Value ref);
 
-/// Bytes of which the address of the kernel's argument behind `ref` is a
-/// multiple.
+/// The alignment, in bytes, of the kernel's argument that `ref` is a view of.
 int64_t getAlignment(mlir::Value ref);
 
 /// The largest power of two up to `most` such that this many columns of an

@@ -36,7 +36,7 @@ struct Piece {
   }
 };
 
-/// What other threads may not have done yet, or may not see, in front of an
+/// What other threads may not have done yet, or may not see, before an
 /// operation: all that some path there leaves.
 struct Pending {
   /// Accesses to global memory since the last barrier.
@@ -58,7 +58,7 @@ struct Pending {
     unseen.push_back(piece);
     isFenced = false;
   }
-  /// Behind one path or the other. No copies are in flight on either.
+  /// Where two paths meet. No copies are in flight on either.
   void join(const Pending &other);
 };
 } // namespace
@@ -116,7 +116,7 @@ private:
   /// Visits a region that only some threads come by.
   void visitApart(Region &region);
 
-  // In front of what comes next:
+  // Before what comes next:
   /// Lets all threads wait for each other.
   void insertBarrier();
   /// What a barrier takes: no wgmma reads shared memory any more, and all sees
@@ -324,7 +324,7 @@ void BarrierInserter::visit(Operation *op) {
     write(getPiece(store.getBuffer()));
     pending.write(getPiece(store.getBuffer()));
   }
-  // Threads wait for each other before and behind what they write to scratch.
+  // Threads wait for each other before and after what they write to scratch.
   if (getScratchBytes(op) > 0)
     prepareBarrier();
   for (const GlobalAccess &access : accesses)
@@ -400,7 +400,7 @@ void BarrierInserter::visitLoop(scf::ForOp op) {
 }
 
 void BarrierInserter::visitBranch(scf::IfOp op) {
-  // In front of the branch: behind it nobody waits again.
+  // Before the branch: no thread waits again after it.
   waitAll();
   awaitWgmma();
   Pending before = pending, after;

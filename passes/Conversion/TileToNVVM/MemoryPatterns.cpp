@@ -121,7 +121,7 @@ static SmallVector<Value> transposeQuad(ThreadBuilder &b,
     bits[i] = b.differs(bit, 0);
   }
   // Of two words a thread keeps one, by a bit of its number, and gets the same
-  // one of its partner, which belongs before or behind its own.
+  // one of its partner, which belongs before or after its own.
   auto exchange = [&](Value isHigh, unsigned mask, Value low,
                       Value high) -> std::pair<Value, Value> {
     Value other = b.shuffle(b.select(isHigh, low, high), mask);

@@ -35,7 +35,7 @@ static bool isInsideBlock(Operation &op) {
              nsa::tile_gpu::AsyncCommitOp, nsa::tile_gpu::AsyncWaitOp>(op);
 }
 
-/// Whether the operation may come before the launches in front have ended.
+/// Whether the operation may come before the earlier launches have ended.
 static bool isIndependent(Operation &op, ArrayRef<int64_t> settled) {
   auto isSettled = [&](Value address) {
     BlockArgument argument = getArgument(address);

@@ -15,11 +15,11 @@ def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
 
     - A map that reads the f32 result of one other map alone becomes part of it:
       a number that is rounded to 16 bits takes no register before.
-    - A sum of dots over a loop starts with what is added to it behind the
+    - A sum of dots over a loop starts with what is added to it after the
       loop.
-    - Loads move behind loops with dots, to their first use, where nothing
+    - Loads move after loops with dots, to their first use, where nothing
       is stored between; loads and maps of one row within a loop, which each
-      thread has in registers, behind dots.
+      thread has in registers, after dots.
 
     Example:
 
@@ -73,7 +73,7 @@ def TileGPUAssignLayouts
     : Pass<"tile-gpu-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Assign blocked layouts and the versions of mma";
   let description = [{
-    Runs behind `nsa-assign-layouts`; what it writes is only read afterwards.
+    Runs after `nsa-assign-layouts`; what it writes is only read afterwards.
 
     - Tiles without a layout get a `#tile_gpu.blocked`: a group of threads, at
       most a warp if there are several rows, shares a row, and each thread has
@@ -120,13 +120,13 @@ def TileGPUAllocateSharedMemory
   let summary = "Say where buffers lie in shared memory, and what loops copy ahead";
   let description = [{
     A buffer takes the first free part of the block's shared memory from where it
-    is filled to the last use of what is there. Behind all of them lies scratch,
+    is filled to the last use of what is there. After all of them lies scratch,
     through which threads exchange elements.
 
     A loop copies the tiles of its next iterations ahead, of nested ones the
     innermost that loads: these have a `#tile_gpu.pipeline` of several stages.
     Rows and columns of f32 or i32 that it loads get buffers and are copied, too,
-    behind its tiles.
+    after its tiles.
 
     With `wgmma`, where the loops of warpgroups load TMA tiles only, a producer
     warpgroup issues TMA loads into a pipeline of up to 4 stages (6 with per-warp
@@ -199,15 +199,15 @@ def TileGPUInsertBarriers
     - a barrier where an argument is read that may have been written, or written
       after other threads may have read or written those elements: an output may
       lie in the memory of an input;
-    - `tile_gpu.fence_async` in front of barriers in kernels with wgmma, if
+    - `tile_gpu.fence_async` before barriers in kernels with wgmma, if
       threads have written shared memory;
-    - `tile_gpu.wgmma_wait` in front of barriers and of what uses the sums.
+    - `tile_gpu.wgmma_wait` before barriers and of what uses the sums.
 
     Operations through which threads exchange elements by scratch have barriers
     of their own, and need the fence and the wait before.
 
     All of a loop may have run before each iteration, and neither branch or both
-    before what is behind them. Nothing is in flight where control flow begins and
+    before what comes after them. Nothing is in flight where control flow begins and
     ends. A barrier that not all threads would come by is an error.
   }];
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
@@ -223,9 +223,9 @@ def TileGPUVerifySynchronization
 
     - shared memory is read that nothing has written;
     - something reads it, or takes it for something else, while a copy, a TMA load
-      or wgmma is at it, or without a barrier behind another warp's access;
+      or wgmma is at it, or without a barrier after another warp's access;
     - wgmma reads what threads have written without `tile_gpu.fence_async`;
-    - an argument is read or written without a barrier behind other threads that
+    - an argument is read or written without a barrier after other threads that
       write or read it;
     - a role waits for ever, or a stage is not released as often as it is filled.
 
@@ -270,8 +270,8 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm"> {
 
     With `tile_gpu.producer` one more warpgroup issues the TMA loads of loops with
     `tile_gpu.pipeline`, through mbarriers. The PV GEMM is software-pipelined by
-    one iteration. The function then has parameters behind the pointers, tensor
-    maps of 128 bytes, which the attribute `nsa.tensor_maps` describes.
+    one iteration. After the pointers the function then has parameters for
+    tensor maps of 128 bytes, which the attribute `nsa.tensor_maps` describes.
 
     The result also needs `convert-tile-gpu-to-nvvm`, `nsa-expand-math` and upstream
     conversions to LLVM.

@@ -76,8 +76,8 @@ void LoopPipeliner::makePrologue() {
   }
 }
 
-/// The stages before and behind `stage` in a pipeline whose last one is at
-/// `last`.
+/// The previous and the next stage of `stage` in a pipeline whose last one is
+/// at `last`.
 static std::pair<Value, Value> neighbours(ThreadBuilder &b, Value stage,
                                           int64_t last, int64_t bytes) {
   if (last == bytes) {

@@ -70,7 +70,7 @@ RegisterLayout getLineLayout(mlir::Value line);
 void setStage(mlir::Value buffer, mlir::Value stage);
 
 /// Bytes that a buffer, or a line of 4-byte elements, takes where a loop copies
-/// it. Lines go behind tiles, which begin at multiples of a swizzle's
+/// it. Lines go after tiles, which begin at multiples of a swizzle's
 /// pattern.
 int64_t getPlaceBytes(mlir::Value target);
 

@@ -44,7 +44,7 @@ struct ScratchTile {
 };
 
 /// One layout conversion: what threads store in the scratch for others. Begins
-/// with a barrier behind which the last conversion has been read.
+/// with a barrier after which the last conversion has been read.
 class Scratch {
 public:
   explicit Scratch(TileReader &in);

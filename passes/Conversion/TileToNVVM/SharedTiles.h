@@ -14,7 +14,7 @@ namespace nsa::cuda {
 
 /// A tile of 16-bit elements in rows of 16-byte vectors. Rows and columns are
 /// rounded up to 16, with zeros. Its columns are cut into swizzle atom columns
-/// of 32, 64 or 128 bytes that lie one behind another, each row by row. Vector
+/// of 32, 64 or 128 bytes that lie one after another, each row by row. Vector
 /// `c` of row `r` of a swizzle atom column lies where vector `c ^ swizzle(r)`
 /// would: then the same vector of 8 rows in sequence, which is what one 8x8
 /// matrix of ldmatrix reads, covers all banks. wgmma calls the same the swizzle

@@ -179,7 +179,7 @@ TraceEvent &Tracer::addAccess(Kind kind, Operation *op, Value buffer,
   return event;
 }
 
-/// Threads meet before and behind what they store.
+/// Threads meet before and after what they store.
 void Tracer::addScratch(Operation *op) {
   int64_t bytes = getScratchBytes(op);
   if (bytes == 0)

@@ -46,7 +46,7 @@ public:
   mlir::Value less(mlir::Value lhs, int64_t rhs);
   mlir::Value equal(mlir::Value lhs, int64_t rhs);
   mlir::Value differs(mlir::Value lhs, int64_t rhs);
-  /// The last of `count` numbers for those behind it.
+  /// min(value, count - 1).
   mlir::Value clamp(mlir::Value value, int64_t count);
   /// 0 <= value < extent.
   mlir::Value inside(mlir::Value value, int64_t extent);
@@ -59,14 +59,14 @@ public:
   mlir::Value both(mlir::Value lhs, mlir::Value rhs);
   mlir::Value select(mlir::Value condition, mlir::Value yes, mlir::Value no);
 
-  /// The address of element `index` (i32 or i64) behind `base`.
+  /// The address of element `index` (i32 or i64) from `base` on.
   mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);
   /// An element of registers, of which i1 is a byte in memory, or a vector of
   /// elements that lie together, aligned as a whole. The index is of elements.
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type type);
   void store(mlir::Value value, mlir::Value base, mlir::Value index);
 
-  /// The address `bytes` (i32 or a number) behind `base`.
+  /// The address `bytes` (i32 or a number) past `base`.
   mlir::Value advance(mlir::Value base, mlir::Value bytes);
   mlir::Value advance(mlir::Value base, int64_t bytes);
 
@@ -170,13 +170,13 @@ struct Assembly {
 };
 
 /// Passes values through an instruction that orders accesses to registers:
-/// what computes them stays before it, what uses them behind it. What they are
+/// what computes them stays before it, what uses them after it. What they are
 /// then.
 llvm::SmallVector<mlir::Value> passThrough(mlir::ImplicitLocOpBuilder &b,
                                            llvm::StringRef instruction,
                                            mlir::ValueRange values);
 
-/// Moves what a kernel computes once behind the first of these operations.
+/// Moves what a kernel computes once after the first of these operations.
 void movePrologue(mlir::LLVM::LLVMFuncOp function);
 
 } // namespace nsa::cuda

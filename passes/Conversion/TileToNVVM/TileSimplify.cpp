@@ -54,7 +54,7 @@ static bool addsProduct(scf::ForOp loop, unsigned i) {
          sum.hasOneUse() && dot->hasOneUse();
 }
 
-/// Lets the sums of a loop start with what is added to them behind it.
+/// Lets the sums of a loop start with what is added to them after it.
 static void initializeAccumulators(scf::ForOp loop,
                                    const LayoutAnalysis &layouts) {
   for (OpResult result : loop.getResults()) {
@@ -82,7 +82,7 @@ static void initializeAccumulators(scf::ForOp loop,
 // Maps of maps
 //===----------------------------------------------------------------------===//
 
-/// Whether the body of `map` uses something that is made behind `op`.
+/// Whether the body of `map` uses something that is made after `op`.
 static bool usesLater(MapOp map, Operation *op) {
   Block &body = map.getBody().front();
   for (Operation &inner : body)
@@ -165,7 +165,7 @@ struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
       fuseMap(map, layouts);
     for (scf::ForOp loop : loops)
       initializeAccumulators(loop, layouts);
-    // Behind loops with dots.
+    // After loops with dots.
     for (LoadOp load : loads)
       sink(
           load,

@@ -116,7 +116,7 @@ public:
   struct Lists {
     SmallVector<Value> rows, elements, last;
   };
-  /// Element `col` of a row of candidates; 0 behind its end.
+  /// Element `col` of a row of candidates; 0 past its end.
   using Candidates = llvm::function_ref<Value(Value row, Value col)>;
   /// Takes candidates, of `cols` columns, into lists.
   void mergeCandidates(Lists &lists, int64_t cols, Candidates candidates) {
@@ -391,7 +391,7 @@ static void forRowsOfLanes(
 // The operations
 //===----------------------------------------------------------------------===//
 
-/// A packed candidate, 0 behind the end of its row.
+/// A packed candidate, 0 past the end of its row.
 static Value readCandidate(TileReader &in, TopNOp op, const ScratchTile &from,
                            Value row, Value col) {
   ThreadBuilder &b = in.b;

@@ -37,7 +37,7 @@ struct Record {
   int64_t done;
   /// The group, or the phase of the mbarrier of a TMA load.
   int64_t group = 0;
-  /// Of a write, when the async proxy may see it behind a barrier.
+  /// Of a write, from when on the async proxy may see it after a barrier.
   int64_t fenced = kNever;
 
   bool is(Kind kind) const { return event.kind == kind; }
@@ -263,7 +263,7 @@ LogicalResult Checker::verifyEnd() {
     if (record.is(Kind::TmaLoad) && record.done == kNever)
       return record.event.op->emitOpError(
           "may still write when the kernel ends, with no "
-          "tile_gpu.mbarrier_wait behind");
+          "tile_gpu.mbarrier_wait after it");
   if (!init)
     return success();
   auto full = init.getFull().getDefiningOp<MBarriersOp>(),

@@ -107,7 +107,7 @@ Specializer::Specializer(KernelOp kernel)
 // Barriers
 //===----------------------------------------------------------------------===//
 
-/// "Empty" lie behind "full", and those of tiles that are loaded once behind
+/// "Empty" lie after "full", and those of tiles that are loaded once after
 /// them. Of tiles that arrive, the producer arrives; of stages that are free,
 /// each warp.
 void Specializer::makeBarriers() {
@@ -202,7 +202,7 @@ void Specializer::produce(Block &block, IRMapping &mapping, Turn &turn) {
 // Delayed dots
 //===----------------------------------------------------------------------===//
 
-/// Whether all that uses `value` in the block of `op` stands behind that.
+/// Whether all users of `value` in the block of `op` come after `op`.
 static bool isUsedBehind(Value value, Operation *op) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     Operation *inBlock = op->getBlock()->findAncestorOpInBlock(*user);

@@ -24,7 +24,7 @@ func.func @forward(%logits: tensor<2x64x50304xf32>, %targets: tensor<2x64xi32>) 
 
 // -----
 
-// A vocabulary without a fitting divisor: columns behind its end are masked.
+// A vocabulary without a fitting divisor: columns past its end are masked.
 // CHECK-LABEL: tile.kernel private @cross_entropy_t128x50257_bf16
 // CHECK: tile.load %{{.*}} -> !tile.tile<1x2048xbf16>
 // CHECK: arith.cmpi slt, %{{.*}}, %c50257_i32

@@ -82,7 +82,7 @@ func.func @add(%a: tensor<40000xf32>, %b: tensor<40000xf32>) -> tensor<40000xf32
 
 // -----
 
-// Fewer elements than a tile: the ones behind the end are not there.
+// Fewer elements than a tile: the ones past the end are not there.
 // CHECK-LABEL: tile.kernel private @silu_backward_n5_f32
 // CHECK: tile.load %{{.*}} : memref<5xf32>, (!tile.tile<1x16xi32>)
 func.func @tiny(%x: tensor<5xf32>) -> tensor<5xf32> {

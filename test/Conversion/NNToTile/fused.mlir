@@ -82,7 +82,7 @@ func.func @gradient(%dy: tensor<2048x128xf32>, %x: tensor<2048x128xf32>, %w: ten
 
 // -----
 
-// Elements in front of a rotation are computed where each half is read.
+// Elements before a rotation are computed where each half is read.
 // CHECK-LABEL: tile.kernel private @fused_add_rotary_inverse_b1s8h2d16_f32
 // CHECK-COUNT-2: arith.addf
 func.func @rotary(%a: tensor<1x8x2x16xf32>, %b: tensor<1x8x2x16xf32>, %table: tensor<8x8x2xf32>) -> tensor<1x8x2x16xf32> {

@@ -16,7 +16,7 @@ func.func @statistics(%gates: tensor<1x64x4x3xf32>, %indices: tensor<1x2x64x3xi3
 // CHECK: math.log
 
 // A program for each block of queries, head and row of the batch. A block counts
-// once for all queries of a block; queries behind the end count nothing. Up to
+// once for all queries of a block; queries past the end count nothing. Up to
 // 32 blocks are marked at once, as bits of a number.
 // CHECK-LABEL: tile.kernel private @selection_statistics_parts
 // CHECK-SAME: grid = array<i32: 4, 2, 1>

@@ -2,7 +2,7 @@
 // RUN: nsa-opt %s --nsa-bucket-all-reduce=bucket-mib=2 --nsa-overlap-all-reduce | FileCheck %s --check-prefix=TWO
 
 // Backward completes @grad.c first and @grad.a last: a full bucket starts while
-// the rest is computed. A tensor that is complete before those behind it does not
+// the rest is computed. A tensor that is complete before those after it does not
 // wait for them.
 
 rt.tensor gradient @grad.a : memref<131072xf32>

@@ -59,7 +59,7 @@ rt.entry @in_order inputs [] outputs [] {
   rt.launch @add ins(%b : memref<1024xf32>) outs(%s : memref<1024xf32>)
 }
 
-// The fill of @s frees nothing and needs nothing, and yet stays behind the
+// The fill of @s frees nothing and needs nothing, and yet stays after the
 // readers of the old value.
 // CHECK-LABEL: rt.entry @overwrite
 // CHECK: rt.launch @k ins(%[[S:[a-z0-9]+]] : memref<1024xf32>)

@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --tile-gpu-allocate-shared-memory=stages=3 | FileCheck %s
 
-// A row that a loop with copies ahead loads gets a buffer behind its tiles, and
+// A row that a loop with copies ahead loads gets a buffer after its tiles, and
 // is copied too; one that depends on an iteration's result stays a load.
 
 !rows = !tile.tile<16x1xi32, #tile.rematerialized>

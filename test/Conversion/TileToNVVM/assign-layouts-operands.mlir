@@ -2,7 +2,7 @@
 
 // Where operands of products come from.
 
-// b that maps also read is converted behind its load; a result as b goes to
+// b that maps also read is converted after its load; a result as b goes to
 // shared memory; a that changes in every iteration is shared; a transposed a is
 // shared wherever it comes from.
 // CHECK-LABEL: tile.kernel private @operands

@@ -9,7 +9,7 @@
 !spread = !tile.tile<16x16xf32, #tile_gpu.blocked<threads = 32, threads_per_row = 2, width = 4>>
 !sums = !tile.tile<1x16xf32, #tile_gpu.blocked<threads = 32, threads_per_row = 4, width = 4>>
 
-// What threads store to one buffer is read behind a barrier, a second time
+// What threads store to one buffer is read after a barrier, a second time
 // without; what lies elsewhere is stored without, what has been read is not.
 // CHECK-LABEL: @stores
 tile.kernel private @stores(%x: memref<1xf32>)

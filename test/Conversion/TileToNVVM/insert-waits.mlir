@@ -8,7 +8,7 @@
 #wgmma = #tile_gpu.mma<version = 3>
 
 // Warpgroups finish before their sums are used, the older dot first, and before
-// a barrier; behind it they see what threads stored.
+// a barrier; after it they see what threads stored.
 // CHECK-LABEL: @dots
 tile.kernel private @dots(%x: memref<1xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,

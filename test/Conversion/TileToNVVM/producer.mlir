@@ -41,8 +41,8 @@
 // CHECK: nvvm.shfl.sync idx
 // CHECK: scf.if
 
-// Those that multiply: the first product, and behind it the last one of the
-// iteration before, whose place is free then.
+// The consumers: the first dot, and after it the last one of the iteration
+// before, whose stage is free then.
 // CHECK: nvvm.setmaxregister increase 232
 // CHECK: nvvm.mbarrier.try_wait.parity
 // CHECK: %[[LOOP:.*]]:{{.*}} = scf.for %[[I:.*]] = %[[FIRST:[^ ]*]] to

@@ -1,8 +1,8 @@
 // RUN: nsa-opt %s --tile-simplify | FileCheck %s
 
 // The sums of a loop start with what is added to them; the f32 result is rounded
-// in the map that makes it; w is loaded behind the loop, the row behind the
-// product.
+// in the map that makes it; w is loaded after the loop, the row after the
+// dot.
 // CHECK-LABEL: tile.kernel private @sums
 // CHECK: %[[X:.*]] = tile.load %arg1
 // CHECK-NOT: tile.load %arg3

@@ -100,7 +100,7 @@ tile.kernel private @rows(%x: memref<16x32xf32>, %y: memref<16xf32>)
 // -----
 
 // Threads vote with their own elements, and wait for each other once. Of the
-// four of a thread, the last two may lie behind the end.
+// four of a thread, the last two may lie past the end.
 // CHECK-LABEL: llvm.func @any(
 // CHECK: %[[TWO:.*]] = arith.ori
 // CHECK: %[[THIRD:.*]] = arith.andi

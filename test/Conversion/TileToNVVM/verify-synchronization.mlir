@@ -99,7 +99,7 @@ tile.kernel private @wgmma() attributes {grid = array<i32: 1, 1, 1>, num_outputs
 // RUN: sed '/released$/s/: !bars/if %more &/' %s | not %{verify} 2>&1 | FileCheck %s --check-prefix=LAST
 // LAST: 'tile_gpu.mbarrier_init' op has stage 0 filled 9 times, but released 8 times
 // RUN: sed '/tile once$/d' %s | not %{verify} 2>&1 | FileCheck %s --check-prefix=ONCE
-// ONCE: 'tile_gpu.tma_load' op may still write when the kernel ends, with no tile_gpu.mbarrier_wait behind
+// ONCE: 'tile_gpu.tma_load' op may still write when the kernel ends, with no tile_gpu.mbarrier_wait after it
 tile.kernel private @roles() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32, tile_gpu.scratch = 4096 : i64, nsa.shared_bytes = 4096 : i64} {
   %0 = tile_gpu.alloc swizzle 32 at 0 : !buffer
   %1 = tile_gpu.alloc swizzle 32 at 1024 : !buffer

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """write-many-adds.py N: a function with a chain of N sums, each of the one before
-and an elementwise operation in front of it."""
+and an elementwise operation before it."""
 
 import sys
 

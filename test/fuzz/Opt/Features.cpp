@@ -27,7 +27,7 @@ void nsa::fuzz::countFeature(llvm::StringRef text) {
   bool quoted = false;
   for (char c : text) {
     quoted ^= c == '\'' || c == '"' || c == '`';
-    // Types and names behind these come from the input.
+    // Types and names after these come from the input.
     if (!quoted && llvm::StringRef("<%@#!([{").contains(c))
       break;
     if (!quoted && !llvm::isDigit(c))

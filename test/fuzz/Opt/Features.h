@@ -17,7 +17,7 @@ namespace nsa::fuzz {
 /// types, names and what stands in quotes.
 void countFeature(llvm::StringRef text);
 
-/// Counts which operations there are behind each pass, and how many.
+/// Counts which operations there are after each pass, and how many.
 class FeatureInstrumentation : public mlir::PassInstrumentation {
 public:
   void runAfterPass(mlir::Pass *pass, mlir::Operation *op) override;

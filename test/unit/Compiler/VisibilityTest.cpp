@@ -60,14 +60,14 @@ TEST_F(VisibilityTest, Ranges_EveryPair_HoldAllThatIsVisible) {
         int64_t end = std::min(visibility.getEndKey(t).getNumber(), keys);
         for (int64_t i = 0; i < keys; ++i) {
           int64_t begin = visibility.getFirstQuery(i).getNumber();
-          int64_t behind = visibility.getEndQuery(i, sequence).getNumber();
+          int64_t limit = visibility.getEndQuery(i, sequence).getNumber();
           // Bands have no holes.
           bool sees = isVisible(visibility, t, i);
           bool isBand = !text.starts_with("#nsa.strided");
           EXPECT_TRUE(!sees || (i >= first && i < end)) << t << " " << i;
-          EXPECT_TRUE(!sees || (t >= begin && t < behind)) << t << " " << i;
+          EXPECT_TRUE(!sees || (t >= begin && t < limit)) << t << " " << i;
           EXPECT_TRUE(sees || !isBand || i < first || i >= end);
-          EXPECT_TRUE(sees || !isBand || t < begin || t >= behind);
+          EXPECT_TRUE(sees || !isBand || t < begin || t >= limit);
           seen += sees;
         }
         most = std::max(most, seen);

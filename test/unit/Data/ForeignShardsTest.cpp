@@ -188,9 +188,8 @@ TEST(ForeignShards, WrongFiles_AreErrorsThatNameThem) {
   expectIndex(changed(18, 3), "it says 3 sequences and 3 entries");
   expectIndex(changed(25, char(0xFF)), "is truncated or corrupted");
   expectIndex(index.substr(0, 20), "20 bytes, the header alone has 34");
-  expectIndex(changed(34, 61),
-              "has sequence 1 of 40 tokens at byte 120, "
-              "expected it behind the one before, at byte 122");
+  expectIndex(changed(34, 61), "has sequence 1 of 40 tokens at byte 120, "
+                               "expected it after the one before, at byte 122");
   expectIndex(changed(58, 9), "a document at sequence 9 of 2");
   expectIndex(megatron(8, 2, {60, 41}),
               "its index says 101 tokens of u16, the file holds 200 bytes");

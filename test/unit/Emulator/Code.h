@@ -27,7 +27,7 @@ class Warp;
 struct Instruction;
 using Handler = void (*)(Warp &, const Instruction &, LaneMask);
 
-/// How control goes on behind an instruction.
+/// How control goes on after an instruction.
 enum class Kind : uint8_t {
   /// Every lane does it for itself and goes on.
   Lane,

@@ -59,7 +59,7 @@ protected:
                         out = std::vector<uint32_t>(512);
 };
 
-/// `%p = the address of word %index behind %base`.
+/// `%p = the address of word %index from %base on`.
 std::string word(const std::string &p, const std::string &base,
                  const std::string &index) {
   std::string space = base == "%shared" ? "3" : "1";

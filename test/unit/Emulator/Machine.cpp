@@ -357,7 +357,7 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
 }
 
 /// All warps have come to a barrier or to their end. Those that wait at
-/// mbarriers may be behind others of their group.
+/// mbarriers may lag others of their group.
 void Block::checkWarpgroups() {
   std::vector<bool> waits(warps.size() / 4 + 1);
   for (auto &warp : warps)

@@ -147,7 +147,7 @@ public:
   LaneMask blockedLanes() const { return blocked; }
   /// The barrier that all threads wait at; null if none.
   const Instruction *waitsFor = nullptr;
-  /// Lets the threads go on behind the barrier.
+  /// Lets the threads go on after the barrier.
   void pass();
 
 private:
@@ -208,8 +208,8 @@ public:
   GlobalMemory &global;
   std::vector<char> shared;
   std::vector<Cell> cells;
-  /// How many the threads have met at. Behind those of a warp kernels arrive at
-  /// mbarriers, but exchange nothing.
+  /// How many barriers all threads have met at. Barriers of one warp, which
+  /// come before arrivals at mbarriers, do not count.
   uint32_t barriers = 0;
   Mbarriers mbarriers;
   std::string error;

@@ -76,11 +76,11 @@ TEST_F(MbarrierTest, MbarrierNotInitialized_IsFound) {
                 "there is no mbarrier at byte 2048 of shared memory");
   ring = Ring();
   ring.shown = "";
-  expectFailure(run(ring), "behind which no fence.mbarrier.init stands");
-  // The fence does not count if only the others come behind it.
+  expectFailure(run(ring), "after which no fence.mbarrier.init stands");
+  // The fence does not count if only the others come after it.
   ring.met = barrier + "  llvm.cond_br %isFirst, ^show, ^shown\n^show:\n" +
              fence + "  llvm.br ^shown\n^shown:\n";
-  expectFailure(run(ring), "behind which no fence.mbarrier.init stands");
+  expectFailure(run(ring), "after which no fence.mbarrier.init stands");
 }
 
 TEST_F(MbarrierTest, MbarrierInitializedTwice_IsFound) {

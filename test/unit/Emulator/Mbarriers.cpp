@@ -29,9 +29,8 @@ void Mbarriers::reset() {
 }
 
 bool Mbarriers::search(uint64_t offset, uint64_t bytes) const {
-  auto behind = objects.lower_bound(offset + bytes);
-  return behind != objects.begin() &&
-         std::prev(behind)->first + kBytes > offset;
+  auto next = objects.lower_bound(offset + bytes);
+  return next != objects.begin() && std::prev(next)->first + kBytes > offset;
 }
 
 void Mbarriers::make(Warp &warp, const Instruction &i, unsigned lane,
@@ -160,7 +159,7 @@ void Mbarriers::arrive(Warp &warp, const Instruction &i, const Use &use) {
     return block.fail(
         warp, i, int(first),
         "arrives at " + nameOf(barrier) +
-            " without a barrier behind what thread " +
+            " without a barrier after what thread " +
             std::to_string(warp.thread(unsigned(std::countr_zero(others)))) +
             " has read");
   barrier.pending -= count;
@@ -206,7 +205,7 @@ Mbarrier *Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
   if (!barrier->isFenced) {
     warp.block.fail(warp, i, int(lane),
                     "a copy completes on " + nameOf(*barrier) +
-                        ", behind which no fence.mbarrier.init stands");
+                        ", after which no fence.mbarrier.init stands");
     return nullptr;
   }
   barrier->copier = warp.thread(lane);

@@ -65,7 +65,7 @@ public:
   /// Each lane of `mask` arrives at the mbarrier of register `a`, and before
   /// that expects the bytes of register `b` if `count` is 1.
   void arrive(Warp &warp, const Instruction &i, LaneMask mask);
-  /// The lanes of `mask` that may go on behind a wait; they know of all that
+  /// The lanes of `mask` that may go on after a wait; they know of all that
   /// the phase stands for.
   LaneMask poll(Warp &warp, const Instruction &i, LaneMask mask);
   /// A copy that completes on the mbarrier, which it gives; null after a

@@ -16,7 +16,7 @@ inline std::string constant(const std::string &name, int64_t value) {
          " : i32) : i32\n";
 }
 
-/// `%p = the address of byte %offset behind %base`.
+/// `%p = the address of byte %offset from %base on`.
 inline std::string byte(const std::string &p, const std::string &base,
                         const std::string &offset) {
   std::string type = base == "%out" ? "!llvm.ptr<1>" : "!llvm.ptr<3>";
@@ -140,7 +140,7 @@ struct Ring {
 class RingTest : public testing::Test {
 protected:
   /// Runs a body with the argument of the tiles, the output, and shared memory
-  /// of two tiles with four mbarriers behind.
+  /// of two tiles, then four mbarriers.
   Status run(const std::string &body, unsigned threads) {
     std::string text =
         "llvm.mlir.global external @shared() {addr_space = 3 : i32, "

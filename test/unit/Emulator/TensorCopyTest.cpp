@@ -54,7 +54,7 @@ TEST_F(TensorCopyTest, OneLane_ArrivesForItsWarp) {
   ASSERT_TRUE(succeeds(run(ring)));
   expectTiles();
   ring.released = releaseByOne("");
-  expectFailure(run(ring), "without a barrier behind what thread 1 has read");
+  expectFailure(run(ring), "without a barrier after what thread 1 has read");
 }
 
 //===----------------------------------------------------------------------===//

@@ -118,7 +118,7 @@ void Translator::emitEdge(Block *to, ValueRange arguments) {
   for (size_t i = 0; i < from.size(); ++i)
     if (llvm::is_contained(ArrayRef(into).take_front(i), from[i])) {
       uint32_t copy = makeReg(wideRegs[from[i]]);
-      // In front of all moves: nothing has been overwritten yet.
+      // Before all moves: nothing has been overwritten yet.
       emit(getMove(wideRegs[from[i]]), copy, from[i]);
       from[i] = copy;
     }

@@ -37,7 +37,7 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
   return unknown(" with the text '" + asmText + "'");
 }
 
-/// The numbers of an instruction from behind `prefix` on.
+/// The number after `prefix` in an instruction.
 static std::optional<int64_t> numberBehind(StringRef text, StringRef prefix) {
   size_t at = text.find(prefix);
   int64_t number;
@@ -207,7 +207,7 @@ LogicalResult Translator::translateNVVM() {
         if (shuffle.getReturnValueAndIsValid() ||
             (!isIndex && shuffle.getKind() != NVVM::ShflKind::bfly))
           return unknown(" of this kind");
-        // The handler finds the clamp behind one result and three operands.
+        // The handler finds the clamp after one result and three operands.
         emit(getShuffle(), define(shuffle),
              {reg(shuffle.getThreadMask()), reg(shuffle.getVal()),
               reg(shuffle.getOffset()), reg(shuffle.getMaskAndClamp())},

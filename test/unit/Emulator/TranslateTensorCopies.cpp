@@ -13,7 +13,7 @@ using namespace nsa;
 using namespace nsa::emulator;
 
 /// Takes the parameters that are tensor maps from those of the function: they
-/// are known by their numbers. Only integers lie behind them.
+/// are known by their numbers. Only integers follow them.
 LogicalResult Translator::translateTensorMaps(unsigned &pointers) {
   auto maps = function->getAttrOfType<ArrayAttr>(kTensorMapsAttr);
   size_t count = maps ? maps.size() : 0;

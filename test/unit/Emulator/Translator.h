@@ -52,7 +52,7 @@ private:
                    llvm::ArrayRef<uint32_t> operands, int64_t immediate = 0);
   mlir::LogicalResult unknown(const llvm::Twine &why = "");
 
-  /// Gives the number of parameters in front of the tensor maps.
+  /// Gives the number of parameters before the tensor maps.
   mlir::LogicalResult translateTensorMaps(unsigned &pointers);
 
   // Operations; each translates `op`.

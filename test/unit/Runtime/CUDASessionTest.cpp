@@ -303,7 +303,7 @@ TEST_F(CUDASessionTest, AddressOfAnotherAlignmentOrDevice_IsRefused) {
   std::vector<Argument> arguments = arrays.arguments();
   arguments[0].array.data = arrays.x + 4;
   EXPECT_TRUE(failsWith(session->call("eval", arguments),
-                        "argument 'x' begins 16 bytes behind a multiple of 256 "
+                        "argument 'x' begins 16 bytes past a multiple of 256 "
                         "bytes, expected 0"));
   arguments = arrays.arguments();
   arguments[1].array.device = {};

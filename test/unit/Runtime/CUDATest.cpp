@@ -24,7 +24,7 @@ void set(Program &program, const char *name, float value) {
 
 /// A step of several passes: accumulate(x, y) adds x to a sum; update(hyper)
 /// gives the sum out and clears it. As the compiler does, the outputs lie
-/// behind the inputs, with those of other entries between them.
+/// after the inputs, with those of other entries between them.
 std::string makeStep() {
   ArtifactBuilder b;
   b.target = "sm_90a";

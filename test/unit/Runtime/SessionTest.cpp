@@ -134,7 +134,7 @@ TEST(Session, WrongArguments_AreNamedWithBothValues) {
            {[](auto &a) { a[0].array.device = {Device::Kind::CUDA, 1}; },
             "argument 'x' lies on cuda:1, expected cpu"},
            {[](auto &a) { a[0].array.data = (char *)a[0].array.data + 1; },
-            "argument 'x' begins 1 bytes behind a multiple of 4 bytes, "
+            "argument 'x' begins 1 bytes past a multiple of 4 bytes, "
             "expected 0"},
            {[](auto &a) { a[0].array.data = nullptr; },
             "argument 'x' has no memory"},

@@ -71,7 +71,7 @@ TEST_F(TrainerEvaluationTest, UnknownPeak_HasNoUtilization) {
   EXPECT_FALSE(contains(logOf("a"), " | mfu "));
 }
 
-/// The number behind "mean " in the last progress line.
+/// The number after "mean " in the last progress line.
 static double lastMean(const std::string &log) {
   size_t at = log.rfind("| mean ");
   return at == std::string::npos ? -1 : std::stod(log.substr(at + 7));

@@ -19,7 +19,7 @@ class Bad(str):
 def read(unit, goes_on):
     """(text, where it is) of each document of a unit, and Bad for what is none.
 
-    If the reader goes on behind damage, a compressed file is inflated to its end first: its checksum may be there.
+    If the reader goes on after damage, a compressed file is inflated to its end first: its checksum may be there.
     """
     reader = {"parquet": _parquet_texts, "lines": _line_texts, "array": _array_texts, "arrow": _arrow_texts, "text": _file_texts}
     for path in unit.paths:
@@ -88,7 +88,7 @@ def _check_column(path, schema, key):
 
 
 def row_groups(path, key, size):
-    """(first, one behind the last) row groups of a parquet file that have `size` bytes together."""
+    """(first, one past the last) row groups of a parquet file that have `size` bytes together."""
     file = _open_parquet(path)
     _check_column(path, file.schema_arrow, key)
     begin = held = 0

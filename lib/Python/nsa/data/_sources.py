@@ -25,7 +25,7 @@ class Unit:
     kind   parquet, lines, array (of objects, in JSON), arrow or text
     paths  its files; one, unless they are texts
     begin  first row group of a parquet file, first byte of a file of JSON lines
-    end    one behind the last
+    end    one past the last
     limit  bytes that a file may inflate to, 0 for any; None for 10^9, or a hundred times its size
     """
 

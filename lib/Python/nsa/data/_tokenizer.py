@@ -133,7 +133,7 @@ class Tokenizer:
             raise EncodeError(number, " ".join(str(error).split())) from error
 
     def _pieces(self, texts):
-        """(number of a text, piece of it, whether it is the last one): their ids, one behind the other, are the text's."""
+        """(number of a text, piece of it, whether it is the last one): their ids, one after the other, are the text's."""
         for number, text in enumerate(texts):
             begin = 0
             while (end := self._find_cut(text, begin, number)) is not None:

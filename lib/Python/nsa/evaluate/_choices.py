@@ -24,7 +24,7 @@ def _find(record, names, place):
 
 
 def _find_context(record, place):
-    """The context, and the question behind it, if there is one."""
+    """The context, and the question after it, if there is one."""
     parts = [_find(record, names, place) for names in (_CONTEXT, _QUESTION) if any(name in record for name in names)]
     if not parts:
         _find(record, _CONTEXT + _QUESTION, place)

@@ -67,7 +67,7 @@ def _open_shards(scorer, folder, split):
 
 
 def _find_documents(shards, split):
-    """Where documents begin in a data set without an index of them: behind each token that ends one."""
+    """Where documents begin in a data set without an index of them: after each token that ends one."""
     size, starts = shards.size(split), [numpy.zeros(1, numpy.int64)]
     for begin in range(0, size, _TOKENS):
         ids = shards.read(split, begin, min(_TOKENS, size - begin))
@@ -77,7 +77,7 @@ def _find_documents(shards, split):
 
 
 def _open_text(scorer, files, text_key):
-    """Documents one behind the other, each ended as in training; what ends one comes before the first as well."""
+    """Documents one after the other, each ended as in training; what ends one comes before the first as well."""
     found = [item for unit in list_units(paths(files), text_key) for item in unit.texts() if item[0]]
     if not found:
         raise InputError("there is no text in " + ", ".join(f"'{file}'" for file in files))
@@ -92,7 +92,7 @@ def _open_text(scorer, files, text_key):
     check_vocabulary(scorer, int(ids.max()) + 1, "the text")
     lengths = numpy.array([len(row) + len(end) for row in rows])
     starts = numpy.cumsum(lengths) - lengths + len(end)
-    # Most tokenizers put none in front of a space.
+    # Most tokenizers put none before a space.
     is_added = [scorer.text.count_bytes(row) > len(text.encode()) for text, row in zip(texts, rows)]
     return _Stream(", ".join(map(str, files)), len(ids), lambda begin, count: ids[begin:begin + count], starts,
                    starts[is_added])
@@ -137,7 +137,7 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
 
     `shards` is a folder as nsa-train's --data: its windows of `scorer.longest` tokens are those
     that nsa-train evaluates, `windows` of them evenly over `split`, or all (0). `files` are what
-    nsa.data.pack takes, tokenized by the checkpoint's tokenizer: documents one behind the other. Of a
+    nsa.data.pack takes, tokenized by the checkpoint's tokenizer: documents one after the other. Of a
     model with data.isolate_documents, each document in a window is a sequence of its own.
 
     Returns a dict: loss (nats per token), perplexity, bits_per_byte (None where tokens stand for

@@ -190,7 +190,7 @@ def export(checkpoint, folder, *, overwrite=False, original=False):
         return write_weight(names[name], config["model"], weights.read) if original else weights.read(name)
 
     try:
-        # Without a slash at the end, behind which a link is followed.
+        # Without a slash at the end, with which a link would be followed.
         folder = os.path.abspath(folder)
         _check_folder(folder, overwrite, {*files, _WEIGHTS})
         _write_files(folder, files, lambda path: _safetensors.write(path, joined, read))

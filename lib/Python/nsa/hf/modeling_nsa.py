@@ -100,7 +100,7 @@ class NSACache(Cache):
 
     Each sequence of the batch has its own length: padding is not part of it. `get_seq_length` is the number
     of columns of input_ids that were seen, with padding. Beam search and `crop` (of assisted generation) move rows
-    and lengths; what is behind a length is written again before it is read.
+    and lengths; what is past a length is written again before it is read.
     """
 
     def __init__(self):
@@ -409,7 +409,7 @@ def _positions(position_ids, ends, longest, shape, device):
     if ends[0] is not None or ends[1] is not None:
         first, second = (None if x is None else torch.as_tensor(x).tolist() for x in ends)
         _need(first == second, "cu_seq_lens_q and cu_seq_lens_k differ, or one is missing: queries are those of the keys")
-        _need(shape[0] == 1, f"cu_seq_lens_q is given for {shape[0]} rows, expected one: documents lie behind one another")
+        _need(shape[0] == 1, f"cu_seq_lens_q is given for {shape[0]} rows, expected one: documents lie one after another")
         lengths = [end - begin for begin, end in zip(first, first[1:])]
         _need(first[:1] == [0] and first[-1] == shape[1] and min(lengths, default=-1) >= 0,
               f"cu_seq_lens_q is {first}, expected 0, then where each document ends, up to the {shape[1]} tokens")
@@ -424,7 +424,7 @@ def _positions(position_ids, ends, longest, shape, device):
 
 
 def _begins(positions, counts):
-    """Where documents begin, by positions [B, T] of which `counts` [B] are of tokens, those behind them of padding."""
+    """Where documents begin, by positions [B, T] of which `counts` [B] are of tokens, those after them of padding."""
     is_token = torch.arange(positions.shape[1], device=positions.device) < counts[:, None]
     begins = (positions == 0) & is_token
     follows = torch.cat([torch.zeros_like(begins[:, :1]), positions[:, 1:] == positions[:, :-1] + 1], 1)
@@ -597,11 +597,11 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
         return states, begins
 
     def _append(self, x, mask, positions, cache, keep):
-        _need(mask is None, "attention_mask leaves out a token behind those of the cache: padding is for the first call")
+        _need(mask is None, "attention_mask leaves out a token after those of the cache: padding is for the first call")
         _need(len(x) == len(cache.lengths), f"{len(x)} sequences, but the cache has {len(cache.lengths)}")
         expected = cache.lengths[:, None] + torch.arange(x.shape[1], device=x.device)
         _need(positions is None or torch.equal(positions, expected),
-              "position_ids are not those of the tokens behind the cache's: each row of a cache is one document")
+              "position_ids are not those of the tokens after the cache's: each row of a cache is one document")
         rows = []
         for token in x.split(1, 1):
             # More angles than tokens, so that they are not made for each.

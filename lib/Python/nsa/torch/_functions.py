@@ -74,7 +74,7 @@ def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2,
     `k` are compressed keys, `lse` is that of compressed_attention. The first `initial` and the
     last `local` blocks are always among them, the others are the best by the probability of
     their compressed blocks, summed over the heads of a group (Eqs. 9, 10). Ascending, -1
-    behind the last; with `cu_seqlens` they count from the beginning of a query's sequence. There is no gradient.
+    past the last; with `cu_seqlens` they count from the beginning of a query's sequence. There is no gradient.
     """
     check_tensors(("q", "k", "lse"), (q, k, lse))
     check_at_least("select_block", select_block, 1)
@@ -90,7 +90,7 @@ def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2,
 def selected_attention(q, k, v, indices, *, select_block, scale=None, cu_seqlens=None):
     """Attention to the tokens of blocks that `indices` name, up to the query's own: (output, lse).
 
-    indices: int32 [B, Hkv, T, n], ascending, -1 behind the last; of select, or any selector.
+    indices: int32 [B, Hkv, T, n], ascending, -1 past the last; of select, or any selector.
     Each query must have a block that it may see.
     """
     check_at_least("select_block", select_block, 1)
@@ -121,7 +121,7 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     not given. `rotary` is a table of cosines and sines, rotary_table(T, Dk): q, k_slc and k_win are then
     rotated by their position, and compressed keys by that of their first token.
 
-    `cu_seqlens`, int32 [sequences + 1], packs sequences that do not see each other behind one another in a
+    `cu_seqlens`, int32 [sequences + 1], packs sequences that do not see each other, one after another, in a
     batch of 1: 0, then where each ends, T at last. Positions, compressed blocks and selected blocks then count from
     the beginning of a sequence. It lies where q does, or on the CPU. Tokens that a query does not see change no bit of
     its output as long as they are finite.

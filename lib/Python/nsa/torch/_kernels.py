@@ -121,7 +121,7 @@ class Call:
         self._index = device.index if device.type == "cuda" else None
 
     def _place_kept(self):
-        """Where all outputs but the first lie behind one another."""
+        """Where all outputs but the first lie one after another."""
         self.places, self.kept_bytes = [], 0
         for shape, dtype in self.outputs[1:]:
             self.places.append(self.kept_bytes)

@@ -18,7 +18,7 @@ def _check_form(cu_seqlens, x):
         raise InputError(f"cu_seqlens lies on {cu_seqlens.device}, expected {x.device} or the CPU")
     if x.dim() < 2 or x.shape[0] != 1:
         raise InputError(f"cu_seqlens is given for tensors of shape {tuple(x.shape)}, expected a batch of 1: sequences "
-                         "lie behind one another")
+                         "lie one after another")
 
 
 def _check_values(ends, length):
