@@ -128,7 +128,7 @@ def name_of(case):
 
 
 def shorten(line):
-    """The kind of the lint and the kernel, without the place."""
+    """The kind of the lint and the kernel, without the location."""
     lint = re.search(r"performance lint '([\w-]+)' in kernel @(\S+?);", line)
     return f"{lint[1]} {lint[2]}" if lint else line[-200:]
 

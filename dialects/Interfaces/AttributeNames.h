@@ -45,7 +45,7 @@ inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
 /// Attribute of a kernel of attention and of its description, a dictionary: the
 /// schedule that it was cut by. `kernel` names it among all kernels, `number`
-/// is the schedule's place in the kernel's list, and `sizes` is empty for the
+/// is the schedule's index in the kernel's list, and `sizes` is empty for the
 /// first one.
 inline constexpr llvm::StringLiteral kScheduleAttr = "nsa.schedule";
 

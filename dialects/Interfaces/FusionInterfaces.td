@@ -10,7 +10,7 @@ def FusibleOpInterface : OpInterface<"FusibleOpInterface"> {
   let description = [{
     An operation that an `nn.fused` may hold. Its kernel reads each element of
     some operands once and writes each element of some results once, at the
-    same place: these are its *elements*. What computes such an operand
+    same index: these are its *elements*. What computes such an operand
     elementwise, and what reads such a result elementwise, may be part of the
     kernel.
   }];

@@ -57,7 +57,7 @@ public:
   }
   /// `operands` are those that `OptimizerOpInterface` says, `compute` is the
   /// element type in which the model computes with the weight: an optimizer
-  /// with an attribute `element_type` makes its products in it.
+  /// with an attribute `element_type` makes its matmuls in it.
   OptimizerOpInterface create(mlir::OpBuilder &builder, mlir::Location loc,
                               mlir::ValueRange operands, bool decay,
                               mlir::Type compute) const;

@@ -9,7 +9,7 @@ def ElementwiseUpdateOpInterface : OpInterface<"ElementwiseUpdateOpInterface"> {
   let cppNamespace = "::nsa";
   let description = [{
     An operation that one kernel computes on flat tensors: each element of its
-    results follows from the elements of the first operands at the same place,
+    results follows from the elements of the first operands at the same index,
     and from scalars that each program makes of the other operands. All those
     elements are f32, and the results may take the memory of the operands.
   }];
@@ -72,7 +72,7 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
     InterfaceMethod<"Whether weight decay applies.", "bool", "getDecay">,
     InterfaceMethod<[{
       Builds the steps of a group of operations of this kind, this one among
-      them, of nn operations: products of matrices, elementwise operations. The
+      them, of nn operations: matmuls, elementwise operations. The
       operations have weights of one type, the same attributes, norm, loss and
       hyper. Returns the new weight and the new states of each, one after the
       other; nothing if there is no such update. Not asked of elementwise

@@ -360,7 +360,7 @@ def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
 }
 
 def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
-  let summary = "product with a weight, maybe as heads";
+  let summary = "matmul with a weight, maybe as heads";
   let description = [{
     `y = x . w^T` for a weight `[out, in]`, which is `nn.matmul` with
     `transpose_rhs`. With `heads N`, the columns are split into `N` heads.

@@ -105,7 +105,7 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
   }];
   let resultNames = [{"product"}];
   let extraClassDeclaration = [{
-    /// Rows (m), columns (n) and summed length (k) of the product.
+    /// Rows (m), columns (n) and summed length (k) of the matmul.
     struct Sizes { int64_t m, n, k; };
     Sizes getSizes();
   }];

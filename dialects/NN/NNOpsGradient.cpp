@@ -50,7 +50,7 @@ LogicalResult MatmulOp::buildBackward(OpBuilder &builder,
   Value dy = resultGrads[0];
   bool tl = getTransposeLhs(), tr = getTransposeRhs();
   Type activation = nsa::getElementType(getLhs());
-  // Both operands of a product have one type, whatever that of the result.
+  // Both operands of a matmul have one type, whatever that of the result.
   Value factor = dy;
   if (nsa::getElementType(dy) != activation)
     factor = CastOp::create(builder, getLoc(), dy, activation);

@@ -10,7 +10,7 @@ using namespace nsa;
 // What sums and gradients share
 //===----------------------------------------------------------------------===//
 
-/// Puts `op` into the place for its kind.
+/// Puts `op` into the field for its kind.
 template <typename... OpTs>
 static LogicalResult place(Operation &op, OpTs &...places) {
   bool isKnown = false, isTaken = false;

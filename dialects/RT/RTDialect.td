@@ -15,7 +15,7 @@ def RT_Dialect : Dialect {
   let description = [{
     A program is a module of named tensors (`rt.tensor`), kernels and entries
     (`rt.entry`). An entry runs its commands in order: kernel launches, matrix
-    products, fills, copies. There is no control flow and no allocation.
+    matmuls, fills, copies. There is no control flow and no allocation.
 
     Inside an entry, `rt.get` names the memory of a tensor, `rt.buffer` a piece
     of the arena that lives while the entry runs, and `rt.view` another shape or
@@ -137,7 +137,7 @@ def RT_TensorMapAttr : AttrDef<RT_Dialect, "TensorMap"> {
     element to the next along each dimension but the innermost, where elements
     are neighbours. A copy moves a `box` of so many elements along each
     dimension; those outside of the tensor read as zero and are not written. In
-    shared memory, chunks of 16 bytes change places within `swizzle` bytes as the
+    shared memory, chunks of 16 bytes are permuted within `swizzle` bytes as the
     hardware has it, or do not where it is 0.
 
     Example:

@@ -411,7 +411,7 @@ LogicalResult GemmOp::verify() {
            << lhs.rows << "x" << lhs.columns << " by " << rhs.rows << "x"
            << rhs.columns;
   if (lhs.rows != out.rows || rhs.columns != out.columns)
-    return emitOpError("has a product of ")
+    return emitOpError("has a matmul result of ")
            << lhs.rows << "x" << rhs.columns << ", but its output is "
            << out.rows << "x" << out.columns;
   Value root = getMemoryRoot(getOut());

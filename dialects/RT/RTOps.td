@@ -227,8 +227,8 @@ def RT_BufferOp : RT_MemoryOp<"buffer", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "memory of the arena that lives while an entry runs";
   let description = [{
-    Its content is undefined until a command writes it. `at` (`slice`) is its place
-    in the arena and `live` the commands between which it holds a value, once planned.
+    Its content is undefined until a command writes it. `at` (`slice`) is its
+    offset in the arena and `live` the commands between which it holds a value, once planned.
 
     Example:
 

@@ -87,7 +87,7 @@ NSA_TILE_OPERATOR(!=)
 /// Bitwise, so logical on i1.
 Expr operator&(Expr lhs, Expr rhs);
 Expr operator|(Expr lhs, Expr rhs);
-/// Bits of an i32 moved to higher or lower places by 0 to 31; zeros follow.
+/// An i32 shifted left or right by 0 to 31 bits; zeros follow.
 Expr operator<<(Expr value, Expr places);
 Expr operator>>(Expr value, Expr places);
 /// Not, of an i1.

@@ -36,7 +36,7 @@ def Tile_MmaLayoutAttr : Tile_Layout<"MmaLayout", "mma"> {
 def Tile_SharedAttr : Tile_Layout<"Shared", "shared"> {
   let summary = "shared memory of the block, as `ldmatrix` reads it";
   let description = [{
-    A tile of bf16 or f16. Chunks of 16 bytes change places within their row by
+    A tile of bf16 or f16. Chunks of 16 bytes are permuted within their row by
     the number of the row, so that neither reading a column of chunks nor
     writing a row of them meets in one bank. Rows are rounded up to 16 and
     filled with zeros.

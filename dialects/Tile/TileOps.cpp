@@ -373,7 +373,7 @@ LogicalResult MapOp::verifyRegions() {
 // Other computation
 //===----------------------------------------------------------------------===//
 
-/// What tensor cores need of a product whose operands have layouts.
+/// What tensor cores need of a dot whose operands have layouts.
 static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
   Attribute a = op.getA().getType().getLayout();
   Attribute b = op.getB().getType().getLayout();
@@ -419,7 +419,7 @@ LogicalResult DotOp::verify() {
            << ka << " elements of a with " << kb << " of b";
   if (acc.getRows() != m || acc.getCols() != n)
     return emitOpError("accumulates a ")
-           << m << "x" << n << " product into " << formatShape(acc.getShape());
+           << m << "x" << n << " dot into " << formatShape(acc.getShape());
   return verifyDotLayouts(*this, ka, n);
 }
 

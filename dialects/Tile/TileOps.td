@@ -350,7 +350,7 @@ def Tile_DotOp : Tile_Op<"dot", [
     (KxM with `transpose_a`), b is KxN (NxK with `transpose_b`), acc is MxN in
     f32. Products and sums are f32.
 
-    A product of layouts accumulates in `#tile.mma`, has b in
+    A dot with layouts accumulates in `#tile.mma`, has b in
     `#tile.shared`, and a in either; a tile in the MMA layout a is not transposed.
 
     Example:

@@ -401,7 +401,7 @@ static std::string locateInFile(tile::KernelOp kernel, const Twine &file) {
   generateLocationsFromIR(stream, file.str(), kernel, OpPrintingFlags());
   auto *place = places.begin();
   kernel.walk([&](Operation *op) {
-    // Of several places, the first: one of all of them has no line.
+    // Of several locations, the first: a fused one has no line.
     auto caller = (*place)->findInstanceOf<FileLineColLoc>();
     if (op == kernel || op->getLoc() == *place)
       op->setLoc(*place);

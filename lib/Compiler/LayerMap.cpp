@@ -22,7 +22,7 @@ static bool isTag(NameLoc location) {
          location.getName() == kRecomputeTag;
 }
 
-/// Calls `visit` on the places in the source within a location: positions in a
+/// Calls `visit` on the source positions within a location: positions in a
 /// file and names, without the tags of passes.
 static void forEachPlace(Location location,
                          function_ref<void(Location)> visit) {

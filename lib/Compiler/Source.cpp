@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace nsa;
 
-/// Puts the place in the file below the names that operations have.
+/// Puts the position in the file below the names that operations have.
 static void addPlaces(const AsmParserState &state,
                       const llvm::SourceMgr &sources, MLIRContext *context) {
   for (const AsmParserState::OperationDefinition &definition :
@@ -36,7 +36,7 @@ OwningOpRef<ModuleOp> nsa::parseModule(const llvm::SourceMgr &sources,
     return parseSourceFile<ModuleOp>(sources, context);
   Block block;
   AsmParserState state;
-  // Verified when every operation has its place.
+  // Verified when every operation has its location.
   ParserConfig config(context, /*verifyAfterParse=*/false);
   if (failed(parseAsmSourceFile(sources, &block, config, &state)))
     return {};

@@ -14,7 +14,7 @@ namespace nsa {
 
 /// Parses the main file, text or bytecode; null, with a diagnostic, if it is no
 /// module. An operation that the text gives a name instead of a location,
-/// `loc("layers.0.mlp")`, has both: the name at its place in the file.
+/// `loc("layers.0.mlp")`, has both: the name at its position in the file.
 mlir::OwningOpRef<mlir::ModuleOp> parseModule(const llvm::SourceMgr &sources,
                                               mlir::MLIRContext *context);
 

@@ -19,7 +19,7 @@ public:
   explicit TextScanner(StringRef text) : text(text) {}
 
   /// Returns whether the parser can read the text; else `problem` says why not,
-  /// and `at` is the place.
+  /// and `at` is the offset.
   bool run();
 
   size_t at = 0;

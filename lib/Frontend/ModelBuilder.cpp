@@ -356,7 +356,7 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
   if (nsa.sharedKv) {
     cmp = slc = win = project(x, "");
   } else {
-    // The projections become one product. First come those that are rotated as
+    // The projections become one matmul. First come those that are rotated as
     // they are, so that they are neighbours in it.
     slc.key = key(x, "selected.");
     win.key = key(x, "window.");

@@ -234,8 +234,8 @@ Position Reader::position(fy_node *node) const {
   return result;
 }
 
-/// Refuses what would need more than a look at the node. A node without a place
-/// of its own is at `otherwise`.
+/// Refuses what would need more than a look at the node. A node without a
+/// position of its own is at `otherwise`.
 Status Reader::checkPlain(fy_node *node, Position otherwise) const {
   if (!node)
     return {};

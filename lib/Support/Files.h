@@ -127,7 +127,7 @@ struct FileStamp {
   }
 };
 
-/// A regular file that is open for reading at any place, by several threads at
+/// A regular file that is open for reading at any offset, by several threads at
 /// once; closed on destruction.
 class InputFile {
 public:

@@ -18,7 +18,7 @@ struct Blank {
 
 } // namespace
 
-/// The places of a line where it may end, in no string, up to a comment.
+/// The columns where a line may end, in no string, up to a comment.
 static std::vector<Blank> findBlanks(std::string_view line, size_t begin) {
   std::vector<Blank> blanks;
   size_t depth = 0;

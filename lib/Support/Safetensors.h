@@ -87,7 +87,7 @@ private:
   /// Of `open`.
   std::optional<InputFile> file;
   std::vector<SafeTensor> list;
-  /// Places in `list` by name.
+  /// Indices in `list` by name.
   std::unordered_map<std::string, size_t> places;
   std::map<std::string, std::string> extra;
 };

@@ -1,4 +1,4 @@
-//===- ArenaPacker.cpp - places for buffers in one arena ------------------===//
+//===- ArenaPacker.cpp - offsets of buffers in one arena ------------------===//
 
 #include "passes/Analysis/ArenaPacker.h"
 

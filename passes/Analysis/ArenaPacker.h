@@ -1,4 +1,4 @@
-//===- ArenaPacker.h - places for buffers in one arena ----------*- C++ -*-===//
+//===- ArenaPacker.h - offsets of buffers in one arena ----------*- C++ -*-===//
 //
 // Gives every buffer of a straight-line program an offset in one allocation, so
 // that buffers that are alive at the same time do not overlap. No IR, no LLVM.

@@ -24,7 +24,7 @@ namespace nsa {
 struct ChosenSchedule : Schedule {
   /// Names the kernel and its list; empty where there is no choice.
   std::string kernel;
-  /// Its place in the list.
+  /// Its index in the list.
   int64_t number = 0;
   bool isLast = false;
 };

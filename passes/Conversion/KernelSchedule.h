@@ -121,7 +121,7 @@ struct KernelSchedule {
   int64_t rowMultiple = 1;
   /// Tiles along one dimension of attention are a multiple of it.
   int64_t tileMultiple = 8;
-  /// Rows that products of 16-bit tiles are made of at once; 0 if that does not
+  /// Rows of one MMA of 16-bit tiles, the M of its shape; 0 if that does not
   /// matter.
   int64_t mmaRows = 0;
   /// Columns of tiles of scores that have a halo are a multiple of it.

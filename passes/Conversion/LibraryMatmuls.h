@@ -9,7 +9,7 @@ namespace nsa {
 
 class KernelCache;
 
-/// Makes kernels of products of a few rows with a matrix, which the library has
+/// Makes kernels of matmuls of a few rows by a matrix, which the library has
 /// no fast form for, and of what computes these rows. For programs that
 /// generate on GPUs, before the types of others are changed.
 void launchVectorMatmuls(mlir::ModuleOp module, KernelCache &cache);

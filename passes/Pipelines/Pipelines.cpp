@@ -209,7 +209,7 @@ void nsa::registerPhasePipelines() {
   registerPhase(Phase::Schedule, "Phase 6: order the commands of the entries");
   registerPhase(Phase::Collective, "Phase 7: reduce gradients over ranks in "
                                    "buckets, during backward");
-  registerPhase(Phase::Plan, "Phase 8: give tensors and buffers their places");
+  registerPhase(Phase::Plan, "Phase 8: give tensors and buffers their offsets");
   registerPipeline<PipelineUntilOptions>(
       "nsa-pipeline", "The phases from the first to `until`",
       [](OpPassManager &manager,

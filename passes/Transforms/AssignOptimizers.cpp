@@ -25,7 +25,7 @@ struct AssignOptimizersPass
 
 } // namespace
 
-/// Whether a product is logits of tokens or of gates.
+/// Whether a matmul is logits of tokens or of gates.
 static bool isLogits(Value product) {
   return llvm::any_of(product.getUsers(), [](Operation *user) {
     if (isa<nn::SplitHeadsOp, nn::SoftcapOp, nn::CastOp>(user))

@@ -28,12 +28,12 @@ struct Loss {
   nn::CrossEntropyOp loss;
   /// Null outside of training.
   nn::CrossEntropyBackwardOp backward;
-  /// Products with a row for each token: the gradient of the head's input.
+  /// Matmuls with a row for each token: the gradient of the head's input.
   SmallVector<nn::MatmulOp> byRows;
-  /// Products that sum over tokens: the gradient of the head's weight.
+  /// Matmuls that sum over tokens: the gradient of the head's weight.
   SmallVector<nn::MatmulOp> overRows;
 
-  /// What the products of backward read.
+  /// What the matmuls of backward read.
   Value getLogitsGrad() {
     return softcap ? softcapBackward.getInputGrad() : backward.getLogitsGrad();
   }
@@ -99,26 +99,26 @@ static bool isSameValue(Value a, Value b) {
   return isSameValue(a, b, known);
 }
 
-/// Sorts the product that reads the gradient of the logits. Returns why it
+/// Sorts the matmul that reads the gradient of the logits. Returns why it
 /// cannot be made in chunks, or nothing.
 static StringRef addProduct(Loss &found, Operation *user) {
   auto product = dyn_cast<nn::MatmulOp>(user);
   if (!product)
-    return "something else than a product reads the gradient of the logits";
+    return "something else than a matmul reads the gradient of the logits";
   Value gradient = found.getLogitsGrad();
   bool isLhs = product.getLhs() == gradient;
   Value other = isLhs ? product.getRhs() : product.getLhs();
   if (other == gradient || product.getAccumulator())
-    return "a product of the gradient of the logits is added to something";
+    return "a matmul of the gradient of the logits is added to something";
   if (product.getTransposeLhs() && !product.getTransposeRhs()) {
     if (!isSameValue(other, found.head.getLhs()))
-      return "a product over tokens does not read the head's input";
+      return "a matmul over tokens does not read the head's input";
     found.overRows.push_back(product);
     return "";
   }
   if (!isLhs || product.getTransposeLhs() ||
       !isSameValue(other, found.head.getRhs()))
-    return "a product does not read the head's weight";
+    return "a matmul does not read the head's weight";
   found.byRows.push_back(product);
   return "";
 }
@@ -173,7 +173,7 @@ static StringRef collect(Loss &found) {
   found.head = logits.getDefiningOp<nn::MatmulOp>();
   if (!found.head || found.head.getAccumulator() ||
       found.head.getTransposeLhs())
-    return "the logits are not a product with a weight";
+    return "the logits are not a matmul with a weight";
   if (StringRef obstacle = collectReaders(found); !obstacle.empty())
     return obstacle;
   // What the mean is over is counted apart where it is not the divisor.
@@ -200,7 +200,7 @@ static StringRef collect(Loss &found) {
 // Chunks
 //===----------------------------------------------------------------------===//
 
-/// The product with other operands, at the builder's place.
+/// The matmul with other operands, at the builder's insertion point.
 static Value createLike(OpBuilder &builder, nn::MatmulOp product, Value lhs,
                         Value rhs, Value sum = {}) {
   return nn::MatmulOp::create(
@@ -331,6 +331,6 @@ void ChunkLossPass::runOnOperation() {
   for (auto loss :
        llvm::make_early_inc_range(function.getOps<nn::CrossEntropyOp>()))
     visit(loss);
-  // What was computed again for the products is not needed any more.
+  // What was computed again for the matmuls is not needed any more.
   eraseDeadOps(function);
 }

@@ -82,19 +82,19 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
                               nn::MatmulOp product, Value other) {
   Value memory = getViewed(other);
   if (!product->hasOneUse())
-    return "the product has other readers";
+    return "the matmul has other readers";
   nn::MatmulOp first = getFirstProduct(product);
   if (first.getAccumulator())
-    return "the product is added to something already";
+    return "the matmul is added to something already";
   if (Operation *source = memory.getDefiningOp();
       first != product && source && !source->isBeforeInBlock(first))
-    return "the product is added to something already";
+    return "the matmul is added to something already";
   if (auto argument = dyn_cast<BlockArgument>(memory);
       argument && !isUpdated(function, argument))
     return "the other term is an argument that stays";
   if (getViewed(product.getLhs()) == memory ||
       getViewed(product.getRhs()) == memory)
-    return "the other term is a factor of the product";
+    return "the other term is an operand of the matmul";
   Operation *place = first == product ? add.getOperation() : first;
   if (isReadAfter(memory, place, add))
     return "the other term is read later";
@@ -108,8 +108,8 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
   return "";
 }
 
-/// Makes `add` part of the product that is its operand `index`. Returns why not
-/// otherwise; nothing where that operand is no product.
+/// Makes `add` part of the matmul that is its operand `index`. Returns why not
+/// otherwise; nothing where that operand is no matmul.
 static std::optional<StringRef> fuseSum(func::FuncOp function, nn::AddOp add,
                                         unsigned index) {
   auto product = add->getOperand(index).getDefiningOp<nn::MatmulOp>();
@@ -139,7 +139,7 @@ static std::optional<StringRef> fuseSum(func::FuncOp function, nn::AddOp add,
 void FusePass::fuseSums(func::FuncOp function) {
   for (auto add : llvm::make_early_inc_range(function.getOps<nn::AddOp>())) {
     Location loc = add.getLoc();
-    // The product that comes later joins: the other one lies there already.
+    // The matmul that comes later joins: the other one lies there already.
     auto isLater = [&](unsigned index) {
       Operation *op = add->getOperand(index).getDefiningOp();
       Operation *other = add->getOperand(1 - index).getDefiningOp();
@@ -153,7 +153,7 @@ void FusePass::fuseSums(func::FuncOp function) {
     if (!obstacle)
       continue;
     NSA_DEBUG() << "nn.add at " << loc
-                << (obstacle->empty() ? " joins its product" : " stays: ")
+                << (obstacle->empty() ? " joins its matmul" : " stays: ")
                 << *obstacle;
     auto options = remark::RemarkOpts::name("Accumulate")
                        .category(DEBUG_TYPE)

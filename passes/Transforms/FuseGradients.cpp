@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace nsa;
 
 namespace {
-/// The sums of the parts of a product with gradients.
+/// The sums of the parts of a matmul with gradients.
 struct Sums {
   nn::MatmulOp product;
   SmallVector<nn::AddOp> adds;
@@ -38,11 +38,11 @@ static BlockArgument getGradient(func::FuncOp function, nn::AddOp add,
   return isUpdated ? argument : BlockArgument();
 }
 
-/// Why the parts of `split` are not summed inside their product, or nothing.
+/// Why the parts of `split` are not summed inside their matmul, or nothing.
 static StringRef collect(func::FuncOp function, nn::SplitOp split, Sums &sums) {
   sums.product = split.getInput().getDefiningOp<nn::MatmulOp>();
   if (!sums.product->hasOneUse() || sums.product.getAccumulator())
-    return "the product has other uses";
+    return "the matmul has other uses";
   for (Value part : split.getParts()) {
     auto add = part.hasOneUse() ? dyn_cast<nn::AddOp>(*part.user_begin())
                                 : nn::AddOp();

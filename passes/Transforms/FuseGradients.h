@@ -8,7 +8,7 @@
 namespace nsa {
 
 /// Where the rows of one matmul are added to gradients of several
-/// parameters, makes them the accumulator of the product as a flat group.
+/// parameters, makes them the accumulator of the matmul as a flat group.
 /// Returns how many sums were replaced.
 unsigned fuseGradients(mlir::func::FuncOp function, FlatGroupLayout &layout);
 

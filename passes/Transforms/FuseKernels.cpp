@@ -149,7 +149,7 @@ bool KernelFuser::hasManyTensors(Cluster *first, Cluster *second) {
   return tensors > kMostTensors;
 }
 
-/// Makes one cluster of both, at the place of the second if that is possible.
+/// Merges both clusters, at the position of the second if that is possible.
 void KernelFuser::merge(Cluster *first, Cluster *second) {
   Block::OpListType &ops = function.front().getOperations();
   if (!isReadBefore(first, second)) {

@@ -122,7 +122,7 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
     unsigned part = cast<OpResult>(gradient).getResultNumber();
     return cast<StringAttr>(unflatten.getTensors()[part]).getValue();
   }
-  // Products that are added up one after the other are all in one place.
+  // Matmuls that are added up one after the other share one buffer.
   while (auto product = dyn_cast_if_present<nn::MatmulOp>(op)) {
     auto before = product.getAccumulator()
                       ? product.getAccumulator().getDefiningOp<nn::MatmulOp>()

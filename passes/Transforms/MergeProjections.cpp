@@ -1,4 +1,4 @@
-//===- MergeProjections.cpp - one product for projections of a value ------===//
+//===- MergeProjections.cpp - one matmul for projections of a value -------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
@@ -20,7 +20,7 @@ using namespace nsa;
 
 namespace {
 
-/// Products with the same left-hand side, whose weights are alike.
+/// Matmuls with the same left-hand side, whose weights are alike.
 struct Group {
   SmallVector<nn::MatmulOp> products;
 };
@@ -30,7 +30,7 @@ public:
   Merger(func::FuncOp function, FlatGroupLayout &layout, int64_t multiple)
       : function(function), layout(layout), multiple(multiple) {}
 
-  /// Returns how many products were merged.
+  /// Returns how many matmuls were merged.
   unsigned run();
 
 private:
@@ -72,7 +72,7 @@ struct MergeProjectionsPass
 
 } // namespace
 
-/// Why a product cannot be part of a larger one, or nothing.
+/// Why a matmul cannot be part of a larger one, or nothing.
 StringRef Merger::findObstacle(nn::MatmulOp product) const {
   auto weight = dyn_cast<BlockArgument>(product.getRhs());
   if (!weight || nn::getArgumentRole(function, weight.getArgNumber()) !=
@@ -114,7 +114,7 @@ unsigned Merger::merge(Group &group) {
       products, [&](nn::MatmulOp product) { return getName(product); });
   if (!layout.claim(names)) {
     remark::missed(first.getLoc(), getOptions())
-        << remark::reason("other products have these weights in another order");
+        << remark::reason("other matmuls have these weights in another order");
     return 0;
   }
 
@@ -139,7 +139,7 @@ unsigned Merger::merge(Group &group) {
       /*transposeLhs=*/false, /*transposeRhs=*/true, first.getResultTypeAttr());
   auto split = nn::SplitOp::create(builder, loc, whole, sizes, /*rows=*/false);
   remark::passed(loc, getOptions()) << remark::add(
-      "{0} projections in one product of {1} columns", products.size(), width);
+      "{0} projections in one matmul of {1} columns", products.size(), width);
   for (auto [constProduct, part] :
        llvm::zip_equal(products, split.getParts())) {
     nn::MatmulOp product = constProduct;

@@ -15,7 +15,7 @@ def ExpandModel : Pass<"nsa-expand-model", "::mlir::ModuleOp"> {
     result with `nn.statistic`. `config` and `precision` become attributes of the
     module around.
 
-    Operations have the name of their place as location: the layer, the function
+    Operations have the name of their module as location: the layer, the function
     and the value (`layers.3.attention.query`).
 
     Calls that lead back to their function, parameters of a scope that are read
@@ -191,15 +191,15 @@ def AssignOptimizers : Pass<"nsa-assign-optimizers", "::mlir::func::FuncOp"> {
 def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Make one matmul of projections of the same value";
   let description = [{
-    Products of one value with several parameters `[out, in]` become one product
+    Matmuls of one value with several parameters `[out, in]` become one matmul
     with an `nn.flatten` of the parameters, in the order of the arguments, of which
     each reader has the columns that it had. Differentiation then makes one
-    product for the gradient of the value and one for those of the parameters.
+    matmul for the gradient of the value and one for those of the parameters.
 
     Parameters are merged if they are f32 matrices whose elements are a multiple
     of 16 (else there is a gap between them), and all with or all without weight
     decay, and of one optimizer. A parameter whose rows are no multiple of `multiple` is left out: the
-    columns after its own, and all rows of the product, would begin at odd
+    columns after its own, and all rows of the matmul, would begin at odd
     addresses. What shares its left-hand side with others and is left alone is a
     missed remark with the reason.
 
@@ -223,10 +223,10 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let options = [
     Option<"multiple", "multiple", "int64_t", /*default=*/"1",
-           "Columns of each part of a merged product are a multiple of it">,
+           "Columns of each part of a merged matmul are a multiple of it">,
   ];
   let statistics = [
-    Statistic<"numMerged", "merged", "Number of products merged">,
+    Statistic<"numMerged", "merged", "Number of matmuls merged">,
   ];
 }
 
@@ -483,9 +483,9 @@ def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
     The logits of a large vocabulary are the largest tensor of a model, and their
     gradient is as large. Where `nn.cross_entropy` reads an `nn.matmul` that
     nothing else reads but its backward operation, and the gradient of the logits
-    is read by products only, the tokens are cut into chunks of rows. For each
-    chunk, one after the other: the product with the weight of the head, the
-    losses and at once the gradient of the logits, its products. Gradients of the
+    is read by matmuls only, the tokens are cut into chunks of rows. For each
+    chunk, one after the other: the matmul with the weight of the head, the
+    losses and at once the gradient of the logits, its matmuls. Gradients of the
     weight are summed chunk by chunk; those of the input are put together.
 
     The logits of a chunk and their gradient take no more than `limit-mib`, as
@@ -538,10 +538,10 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
   let summary = "Compute the same values with fewer commands";
   let description = [{
     - `nn.add` of an `nn.matmul` that has no other reader becomes the
-      accumulator of the product, if nothing reads the other term later: the
-      product is added to it where it lies. This covers gradients of weights
+      accumulator of the matmul, if nothing reads the other term later: the
+      matmul is added to it where it lies. This covers gradients of weights
       and sums of gradients of a value with several readers. Where the rows of
-      one product are added to several gradients, those lie one after the other
+      one matmul are added to several gradients, those lie one after the other
       and are its accumulator as an `nn.flatten`.
     - Elementwise operations join what computes their operands or reads their
       results element by element, in an `nn.fused`: a residual sum and the norm
@@ -642,7 +642,7 @@ def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
     An optimizer that is not elementwise says which operations its step is made
     of (`buildUpdate` of `OptimizerOpInterface`). It is asked once for all updates
     of a function that have weights of one type, the same attributes and the same
-    scalars, so that products of equal shapes can be one batch.
+    scalars, so that matmuls of equal shapes can be one batch.
 
     Example:
 

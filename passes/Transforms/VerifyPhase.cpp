@@ -247,7 +247,7 @@ LogicalResult VerifyPhasePass::checkPersistentTensors() {
   return success(ok);
 }
 
-/// Whether this is a tensor or buffer without its place in memory.
+/// Whether this is a tensor or buffer without its offset in memory.
 static bool isUnplanned(Operation *op) {
   StringRef name = op->getName().getStringRef();
   return (name == "rt.tensor" || name == "rt.buffer") && !op->getAttr("slice");

@@ -61,7 +61,7 @@ static const float *widenOperand(DataType type, const void *operand,
   return wide;
 }
 
-/// The product of block `index`, in fp32. Those of a matrix of the batch follow
+/// The GEMM of block `index`, in fp32. Those of a matrix of the batch follow
 /// those of the one before.
 static void runBlock(const GemmCommand &gemm, const GemmSplit &split,
                      int64_t index, const float *lhs, const float *rhs,

@@ -9,7 +9,7 @@
 
 namespace nsa {
 
-/// How a product is cut into blocks of `out`. Depends on the sizes alone,
+/// How a GEMM is cut into blocks of `out`. Depends on the sizes alone,
 /// because OpenBLAS may round differently in blocks of different shapes.
 struct GemmSplit {
   int64_t rowStep, columnStep;

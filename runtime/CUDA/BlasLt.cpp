@@ -114,7 +114,7 @@ Status BlasLt::check(int status, const char *call) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Matmuls
 //===----------------------------------------------------------------------===//
 
 static int realType(DataType type) {
@@ -168,7 +168,7 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
         setBatch(plan.a, p.batch, p.k * p.n),
         setBatch(plan.b, p.batch, p.m * p.k),
         setBatch(plan.d, p.batch, p.m * p.n)})
-    if (Status failed = check(status, "planning a product"); !failed) {
+    if (Status failed = check(status, "planning a matmul"); !failed) {
       if (preference)
         f.PreferenceDestroy(preference);
       return Error{failed.message()};
@@ -177,7 +177,7 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
                               preference, 1, &plan.heuristic, &found);
   f.PreferenceDestroy(preference);
   if (status != 0 || found == 0)
-    return Error{"cuBLASLt has no algorithm for a product of " +
+    return Error{"cuBLASLt has no algorithm for a matmul of " +
                  std::to_string(p.m) + "x" + std::to_string(p.k) + " and " +
                  std::to_string(p.k) + "x" + std::to_string(p.n) + " (status " +
                  std::to_string(status) + ")"};

@@ -12,7 +12,7 @@
 
 namespace nsa::cuda {
 
-/// A dense row-major product, out[m,n] = alpha * op(lhs) op(rhs) + beta *
+/// A dense row-major matmul, out[m,n] = alpha * op(lhs) op(rhs) + beta *
 /// addend, with fp32 accumulation (never TF32), of `batch` matrices that lie
 /// one after the other.
 struct Matmul {
@@ -26,13 +26,13 @@ struct Matmul {
   int32_t batch = 1;
 };
 
-/// Where the operands of a product lie, and memory for the library. Without an
+/// Where the operands of a matmul lie, and memory for the library. Without an
 /// `addend` it is `out`.
 struct MatmulMemory {
   DevicePtr lhs, rhs, out, workspace, addend = 0;
 };
 
-/// cuBLASLt. Products are planned at load: the algorithm is
+/// cuBLASLt. Matmuls are planned at load: the algorithm is
 /// the first one that the library proposes for the shape, so that equal runs
 /// give equal bits.
 class BlasLt {
@@ -42,9 +42,9 @@ public:
   static Result<std::unique_ptr<BlasLt>> open(const std::string &library);
   ~BlasLt();
 
-  /// Plans a product; the result numbers it.
+  /// Plans a matmul; the result numbers it.
   Result<unsigned> plan(const Matmul &product);
-  /// Puts a planned product on the stream.
+  /// Puts a planned matmul on the stream.
   Status run(unsigned plan, const MatmulMemory &memory, Stream stream) const;
 
   /// The library's name with its version.

@@ -30,7 +30,7 @@ struct LaunchKernel {
   std::vector<uint64_t> extents;
 };
 
-/// A product that BlasLt has planned.
+/// A matmul that BlasLt has planned.
 struct RunGemm {
   unsigned plan;
   MatmulMemory memory;

@@ -29,7 +29,7 @@ public:
   DevicePtr address(const artifact::Slice &slice) const {
     return segments[slice.segment()].address + slice.offset();
   }
-  /// The slice's place in the copy on the host.
+  /// The slice's offset in the copy on the host.
   char *mirror(const artifact::Slice &slice) const {
     return mirror(slice.segment()) + slice.offset();
   }

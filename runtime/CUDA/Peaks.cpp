@@ -81,7 +81,7 @@ Result<double> Bench::time(const std::function<Status()> &work) {
   return best;
 }
 
-/// Operations per second of a product that fills most of the memory.
+/// Operations per second of a matmul that fills most of the memory.
 static Result<double> measureProduct(const GPU &gpu, Bench &bench, BlasLt &blas,
                                      DataType type) {
   int64_t n = type == DataType::F32 ? 4096 : 6144, k = 4096;

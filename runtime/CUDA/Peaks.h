@@ -8,7 +8,7 @@
 
 namespace nsa::cuda {
 
-/// Times a copy on the GPU and large products of cuBLASLt, which `library`
+/// Times a copy on the GPU and large matmuls of cuBLASLt, which `library`
 /// names as for BlasLt::open; the best of several rounds.
 Result<GPUPeaks> measurePeaks(const GPU &gpu, const std::string &library);
 

@@ -127,7 +127,7 @@ Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
 }
 
 /// The commands of an entry with the addresses that follow from the bindings of
-/// now; products are those that were planned, if they were.
+/// now; matmuls are those that were planned, if they were.
 Result<std::vector<Command>>
 CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
   std::vector<Command> commands;
@@ -311,7 +311,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
 
 Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
   if (gemm.lhs_type() != gemm.rhs_type())
-    return Error{std::string("a product of ") + typeName(gemm.lhs_type()) +
+    return Error{std::string("a matmul of ") + typeName(gemm.lhs_type()) +
                  " and " + typeName(gemm.rhs_type()) +
                  " has no counterpart in cuBLASLt"};
   NSA_ASSIGN_OR_RETURN(

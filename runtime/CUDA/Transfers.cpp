@@ -43,7 +43,7 @@ static std::vector<Slice> takeLarge(std::vector<Slice> &slices, uint64_t most) {
   return taken;
 }
 
-/// Gives the blocks places one after the other; returns the end.
+/// Gives the blocks offsets one after the other; returns the end.
 static uint64_t place(std::vector<Block> &blocks) {
   uint64_t bytes = 0;
   for (Block &block : blocks) {

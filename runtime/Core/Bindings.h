@@ -29,7 +29,7 @@ public:
   Bindings() = default;
   explicit Bindings(std::vector<Range> ranges) : ranges(std::move(ranges)) {}
 
-  /// A place in one of them: the number of the range, and bytes past its
+  /// An address in one of them: the number of the range, and bytes past its
   /// beginning.
   struct Place {
     size_t range;

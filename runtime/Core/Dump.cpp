@@ -366,8 +366,8 @@ void Dumper::dumpMemory() {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Where the launches of a kernel come from: the first place by name, and how
-/// many others there are.
+/// Where the launches of a kernel come from: the first location by name, and
+/// how many others there are.
 static std::string placesText(const std::vector<std::string> &places) {
   std::set<std::string> different(places.begin(), places.end());
   if (different.empty())

@@ -3,7 +3,7 @@
 // Megatron-LM's indexed data set: PREFIX.bin has tokens without a header.
 // PREFIX.idx has "MMIDIDX", two NULs, u64 version 1, u8 type of the tokens, u64
 // sequences, u64 entries of the list of documents; then the length of each
-// sequence (i32), its place in PREFIX.bin (i64, bytes), and the first sequence
+// sequence (i32), its offset in PREFIX.bin (i64, bytes), and the first sequence
 // of each document (i64), which the number of sequences ends.
 //
 //===----------------------------------------------------------------------===//

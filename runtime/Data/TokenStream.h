@@ -83,7 +83,7 @@ struct DataSource {
 
 /// What says where the documents of some tokens of a split begin.
 struct DocumentSource {
-  /// What the tokens were opened as, and their place in the split.
+  /// What the tokens were opened as, and their offset in the split.
   std::string name;
   uint64_t begin = 0, tokens = 0;
   /// The token that ends a document, or -1; `info` may have an index, which is

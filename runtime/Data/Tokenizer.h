@@ -49,7 +49,7 @@ public:
   /// nsa-data ends those of bytes with; -1 if there is none.
   int64_t endOfText() const { return end; }
 
-  /// The longest token at each place of `text`, which need not be what the
+  /// The longest token at each offset of `text`, which need not be what the
   /// library chooses. A byte that begins no token is an error.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
 

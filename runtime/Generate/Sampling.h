@@ -32,7 +32,7 @@ class TokenSampler {
 public:
   TokenSampler(const SamplingOptions &options, int64_t vocab);
 
-  /// A token, by a number `uniform` in [0, 1), which finds its place among the
+  /// A token, by a number `uniform` in [0, 1), which is looked up among the
   /// probabilities: of all tokens in their order, or, with top-k or top-p, of
   /// those that are left, the most likely ones first. `logits` has one number
   /// for each token, one of them finite; equal ones rank by token. A token

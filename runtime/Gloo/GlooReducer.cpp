@@ -103,7 +103,7 @@ public:
     return {};
   }
 
-  /// Without the place in Gloo's source that its messages begin with.
+  /// Without the position in Gloo's source that its messages begin with.
   static std::string firstLine(const char *text) {
     std::string line(text, std::strcspn(text, "\n"));
     size_t end = line.find("] ");

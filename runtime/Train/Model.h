@@ -231,7 +231,7 @@ uint64_t parameterCount(const Model &model);
 
 /// The name of the gradient that holds a NaN or an infinity and was computed
 /// before all others that do: the nearest to the source. With the number of the
-/// element and the place in the source that it comes from; empty if all are
+/// element and the source location that it comes from; empty if all are
 /// finite. Brings the gradients to the host.
 Result<std::string> firstNonFiniteGradient(const Model &model);
 

@@ -156,7 +156,7 @@ static std::string describe(const MachinePeaks &peaks) {
 }
 
 static std::string describe(const GPUPeaks &peaks) {
-  return formatted("%s: products of f32 %.1f TFLOP/s, of bf16 %.1f TFLOP/s, "
+  return formatted("%s: matmuls of f32 %.1f TFLOP/s, of bf16 %.1f TFLOP/s, "
                    "copy %.1f GB/s\n",
                    peaks.name.c_str(), peaks.flops / 1e12,
                    peaks.halfFlops / 1e12, peaks.copy / 1e9);

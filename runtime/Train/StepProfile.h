@@ -21,7 +21,7 @@
 
 namespace nsa {
 
-/// All launches of one kernel, or all products of one shape, in a step.
+/// All launches of one kernel, or all matmuls of one shape, in a step.
 struct CommandGroup {
   /// Such as "launch @silu_n16384_f32" or "gemm 2048x512x128".
   std::string command;

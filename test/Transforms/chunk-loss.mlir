@@ -70,7 +70,7 @@ func.func @softcap(%x: tensor<2x300x16xf32>, %w: tensor<16x1024xf32>, %t: tensor
   return %loss, %dx, %dw : tensor<f32>, tensor<2x300x16xf32>, tensor<16x1024xf32>
 }
 
-// Without a gradient there are no products but that of the head. The weight may
+// Without a gradient there are no matmuls but that of the head. The weight may
 // lie the other way round. Never more than eight chunks.
 // CHECK-LABEL: func.func @loss_alone
 // CHECK: nn.split_rows
@@ -117,7 +117,7 @@ func.func @small(%x: tensor<8x16xf32>, %w: tensor<16x32xf32>, %t: tensor<8xi32>)
 // CHECK-LABEL: func.func @no_head
 // CHECK-NOT: nn.split_rows
 // CHECK: return
-// MISSED: Function=no_head | Reason="the logits are not a product with a weight"
+// MISSED: Function=no_head | Reason="the logits are not a matmul with a weight"
 func.func @no_head(%logits: tensor<600x1024xf32>, %t: tensor<600xi32>) -> tensor<f32> {
   %loss, %lse, %count = nn.cross_entropy %logits, %t : (tensor<600x1024xf32>, tensor<600xi32>) -> (tensor<f32>, tensor<600xf32>, tensor<f32>)
   return %loss : tensor<f32>
@@ -146,7 +146,7 @@ func.func @statistics_read(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: 
 // CHECK-LABEL: func.func @gradient_read
 // CHECK-NOT: nn.split_rows
 // CHECK: return
-// MISSED: Function=gradient_read | Reason="something else than a product reads the gradient of the logits"
+// MISSED: Function=gradient_read | Reason="something else than a matmul reads the gradient of the logits"
 func.func @gradient_read(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>, %dloss: tensor<f32>)
     -> (tensor<f32>, tensor<600x1024xf32>) {
   %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
@@ -173,7 +173,7 @@ func.func @loss_of_loss(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: ten
 // CHECK-LABEL: func.func @other_factors
 // CHECK-NOT: nn.split_rows
 // CHECK: return
-// MISSED: Function=other_factors | Reason="a product {{.*}}does not read the head's {{input|weight}}"
+// MISSED: Function=other_factors | Reason="a matmul {{.*}}does not read the head's {{input|weight}}"
 func.func @other_factors(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>, %dloss: tensor<f32>,
     %y: tensor<600x16xf32>, %v: tensor<16x1024xf32>) -> (tensor<16x1024xf32>, tensor<600x16xf32>) {
   %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
@@ -188,7 +188,7 @@ func.func @other_factors(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: te
 // CHECK-LABEL: func.func @added
 // CHECK-NOT: nn.split_rows
 // CHECK: return
-// MISSED: Function=added | Reason="a product of the gradient of the logits is added to something"
+// MISSED: Function=added | Reason="a matmul of the gradient of the logits is added to something"
 func.func @added(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>, %dloss: tensor<f32>) -> tensor<600x16xf32> {
   %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
   %loss, %lse, %count = nn.cross_entropy %logits, %t : (tensor<600x1024xf32>, tensor<600xi32>) -> (tensor<f32>, tensor<600xf32>, tensor<f32>)

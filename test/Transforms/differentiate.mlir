@@ -5,7 +5,7 @@
 
 // REMARK: [Analysis] Gradient {{.*}}Function=chain {{.*}}2 operations differentiated, 1 gradients summed
 
-// The output of the first product is an operand of the second, and both share
+// The output of the first matmul is an operand of the second, and both share
 // the weight, whose two gradients are summed. The objective is no scalar, so its
 // gradient is an argument.
 // CHECK-LABEL: func @chain(
@@ -71,7 +71,7 @@ func.func @bf16_weight(%x: tensor<4x4xbf16>, %w: tensor<4x8xbf16> {nn.differenti
   return %0 : tensor<4x8xbf16>
 }
 
-// The products of the gradient have operands of one type, whatever the type of
+// The matmuls of the gradient have operands of one type, whatever the type of
 // the result; the accumulator's gradient has that of the result.
 // CHECK-LABEL: func @wide_result(
 // CHECK-SAME: %[[W:[^:]*]]: tensor<4x8xbf16>{{.*}} %[[DY:[^:]*]]: tensor<4x8xf32>)

@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-expand-updates --split-input-file | FileCheck %s
 // RUN: nsa-opt %s --nsa-expand-updates --nsa-phase-kernel --split-input-file | FileCheck %s --check-prefix=KERNEL
 
-// Two matrices of one shape lie one below the other, and have their products
+// Two matrices of one shape lie one below the other, and have their matmuls
 // together.
 // CHECK-LABEL: func.func @group(
 // CHECK-SAME: %[[W0:[^:]*]]: tensor<4x8xf32>, %[[M0:[^:]*]]: tensor<4x8xf32>, %[[G0:[^:]*]]: tensor<4x8xf32>,

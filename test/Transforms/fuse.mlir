@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-fuse | FileCheck %s
 // RUN: nsa-opt %s --nsa-fuse --remarks-filter-missed=nsa-fuse -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 
-// The product is added to the gradient where that lies.
+// The matmul is added to the gradient where that lies.
 // CHECK-LABEL: func.func @weight_gradient
 // CHECK-NEXT: %[[SUM:.*]] = nn.matmul %arg0, %arg1, %arg2 {transpose_lhs}
 // CHECK-NEXT: return %[[SUM]]
@@ -13,7 +13,7 @@ func.func @weight_gradient(%x: tensor<64x32xf32>, %dy: tensor<64x48xf32>,
   return %sum : tensor<32x48xf32>
 }
 
-// A sum of products: each but the first is added to what is there.
+// A sum of matmuls: each but the first is added to what is there.
 // CHECK-LABEL: func.func @chain
 // CHECK-NEXT: %[[A:.*]] = nn.matmul %arg0, %arg1 :
 // CHECK-NEXT: %[[B:.*]] = nn.matmul %arg0, %arg2, %[[A]] :
@@ -29,13 +29,13 @@ func.func @chain(%x: tensor<8x4xf32>, %u: tensor<4x4xf32>, %v: tensor<4x4xf32>, 
   return %abc : tensor<8x4xf32>
 }
 
-// A product that something else reads, which backward may need later or compute
+// A matmul that something else reads, which backward may need later or compute
 // again, is rounded before the sum.
 // CHECK-LABEL: func.func @activation
 // CHECK: %[[A:.*]] = nn.matmul %arg0, %arg1 :
 // CHECK: %[[B:.*]] = nn.matmul %{{.*}}, %arg1 :
 // CHECK: nn.add %[[A]], %[[B]]
-// MISSED: Function=activation | Reason="the product has other readers"
+// MISSED: Function=activation | Reason="the matmul has other readers"
 func.func @activation(%x: tensor<4x4xbf16>, %w: tensor<4x4xbf16>) -> tensor<4x4xbf16> {
   %a = nn.matmul %x, %w : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
   %s = nn.silu %a : (tensor<4x4xbf16>) -> tensor<4x4xbf16>
@@ -47,9 +47,9 @@ func.func @activation(%x: tensor<4x4xbf16>, %w: tensor<4x4xbf16>) -> tensor<4x4x
 // CHECK-LABEL: func.func @refused
 // CHECK-COUNT-5: nn.add
 // MISSED: [[@LINE+8]]:{{.*}} [Missed] Accumulate | Category:nsa-fuse | Function=refused | Reason="the other term is an argument that stays"
-// MISSED: [[@LINE+9]]:{{.*}} Reason="the product has other readers"
+// MISSED: [[@LINE+9]]:{{.*}} Reason="the matmul has other readers"
 // MISSED: [[@LINE+11]]:{{.*}} Reason="the other term is read later"
-// MISSED: [[@LINE+13]]:{{.*}} Reason="the other term is a factor of the product"
+// MISSED: [[@LINE+13]]:{{.*}} Reason="the other term is an operand of the matmul"
 func.func @refused(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>)
     -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {
   %s = nn.silu %x : (tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -120,7 +120,7 @@ func.func @not_in_place(%w: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>,
   return %w1 : tensor<3xf32>
 }
 
-// The rows of one product are added to gradients that lie together, in an order
+// The rows of one matmul are added to gradients that lie together, in an order
 // that the update keeps.
 // CHECK-LABEL: func.func @gradients_of_parts
 // CHECK-NEXT: %[[G:.*]] = nn.flatten %arg2, %arg3 in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>

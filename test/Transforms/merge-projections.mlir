@@ -3,7 +3,7 @@
 // RUN: nsa-opt %s --nsa-merge-projections --split-input-file --remarks-filter-missed=nsa-merge-projections -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 
 // Parts follow each other as the parameters do, whatever the order of the
-// products; other readers of the value and other values are left alone.
+// matmuls; other readers of the value and other values are left alone.
 // CHECK-LABEL: func.func @merged
 // CHECK-NEXT: %[[W:.*]] = nn.flatten %arg2, %arg3 in ["a", "b"] : (tensor<32x8xf32>, tensor<16x8xf32>) -> tensor<48x8xf32>
 // CHECK-NEXT: %[[Y:.*]] = nn.matmul %arg0, %[[W]] {transpose_rhs} : {{.*}} -> tensor<2x4x48xf32>
@@ -11,7 +11,7 @@
 // CHECK-NEXT: %[[S:.*]] = nn.silu %arg0
 // CHECK-NEXT: %[[C:.*]] = nn.matmul %arg1, %arg3 {transpose_rhs}
 // CHECK-NEXT: return %[[P]]#1, %[[S]], %[[P]]#0, %[[C]], %[[P]]#1
-// PASSED: [Passed] Merge | Category:nsa-merge-projections | Function=merged | Remark="2 projections in one product of 48 columns"
+// PASSED: [Passed] Merge | Category:nsa-merge-projections | Function=merged | Remark="2 projections in one matmul of 48 columns"
 func.func @merged(%x: tensor<2x4x8xf32>, %z: tensor<2x4x8xf32>,
     %a: tensor<32x8xf32> {nn.name = "a", nn.role = "parameter"},
     %b: tensor<16x8xf32> {nn.name = "b", nn.role = "parameter"})
@@ -76,7 +76,7 @@ func.func @range(%x: tensor<4x8xf32>,
 // CHECK-LABEL: func.func @other_order
 // CHECK-NOT: nn.flatten
 // CHECK: return
-// MISSED: Function=other_order | Reason="other products have these weights in another order"
+// MISSED: Function=other_order | Reason="other matmuls have these weights in another order"
 func.func @other_order(%x: tensor<4x8xf32>,
     %a: tensor<16x8xf32> {nn.name = "a", nn.role = "parameter"},
     %c: tensor<16x8xf32> {nn.name = "c", nn.role = "parameter"})

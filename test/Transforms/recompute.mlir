@@ -47,7 +47,7 @@ func.func @activation(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %dy: tensor<4x8x
   return %z, %dw, %dh : tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x8xf32>
 }
 
-// Computing the sum again would keep the product instead: nothing is gained.
+// Computing the sum again would keep the matmul instead: nothing is gained.
 // CHECK-LABEL: func @no_gain(
 // CHEAP-NOT: nn.recompute_barrier
 func.func @no_gain(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %dy: tensor<4x8xf32>)

@@ -50,7 +50,7 @@ func.func @uninitialised(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"
 
 // -----
 
-// Products, views and fills stay after the kernel phase, nothing else does.
+// Matmuls, views and fills stay after the kernel phase, nothing else does.
 // KERNEL-NOT: `nn.matmul` may
 // KERNEL: error: after phase kernel, `nn.silu` may no longer be in a function
 // KERNEL-NOT: `nn.matmul` may

@@ -60,7 +60,7 @@ def matmul(c, lhs, rhs, accumulator, transpose_lhs, transpose_rhs):
 
 @gradient("nn.matmul")
 def _(c, o, dy):
-    # Both factors of a product have the type of the activations.
+    # Both factors of a matmul have the type of the activations.
     a, b, g = matrix(o.lhs), matrix(o.rhs), matrix(c.inner(dy) if o.result_type == "f32" else dy)
     # y = A B, with what is transposed seen through.
     da = g @ (b if o.transpose_rhs else b.T)

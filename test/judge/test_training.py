@@ -44,7 +44,7 @@ def test_step(execute, number):
 
     module.run("accumulate", inputs)
     for name, g in zip(names, gradients):
-        # A product that is added to what there is rounds its sums otherwise.
+        # A matmul that is added to what there is rounds its sums otherwise.
         np.testing.assert_allclose(module.read(f"grad.{name}"), 2 * g, rtol=1e-6, atol=1e-6 * abs(g).max())
     module.run("update", {"hyper": HYPER.astype(np.float32)})
     count, total = 2 * (inputs[f"a{model.arguments.index(model.ops[-1].operands['targets'])}"] >= 0).mean(), 2 * float(loss)

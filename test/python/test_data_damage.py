@@ -1,4 +1,4 @@
-"""nsa.data on files that are damaged, hostile or huge: one error with the place, and --skip-bad goes on."""
+"""nsa.data on files that are damaged, hostile or huge: one error with the location, and --skip-bad goes on."""
 
 import collections
 import gzip

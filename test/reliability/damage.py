@@ -22,7 +22,7 @@ def append(data, rng):
 
 
 def span(data, rng):
-    """The place of a range of at most a tenth."""
+    """The offset of a range of at most a tenth."""
     size = rng.randrange(1, max(2, len(data) // 10))
     begin = rng.randrange(len(data) - size + 1)
     return begin, begin + size
@@ -39,7 +39,7 @@ def overwrite(data, rng):
 
 
 def swap(data, rng):
-    """Two ranges of one size change places."""
+    """Two ranges of one size are swapped."""
     begin, end = span(data, rng)
     other = rng.randrange(len(data) - (end - begin) + 1)
     data = bytearray(data)

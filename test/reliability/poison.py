@@ -90,7 +90,7 @@ class Poison:
         return "explosion"
 
     def products(self, lab, rng, folder):
-        """A library whose products begin with NaN from some number on; then a good one."""
+        """A library whose matmuls begin with NaN from some number on; then a good one."""
         library = lab.once("blas", lambda: lab.compile("poisoned-blas.c", "-ldl"))
         run = folder / "runs" / "run"
         env = {"NSA_POISONED_RANK": str(rng.randrange(2)), "NSA_POISONED_PRODUCT": str(rng.randrange(1, 1500))}

@@ -1,7 +1,7 @@
-//===- poisoned-blas.c - products that are not finite on one rank ---------===//
+//===- poisoned-blas.c - matmuls that are not finite on one rank ----------===//
 //
 // For poison.py, as --blas: OpenBLAS, but on rank NSA_POISONED_RANK every
-// product from number NSA_POISONED_PRODUCT on begins with a NaN.
+// matmul from number NSA_POISONED_PRODUCT on begins with a NaN.
 //
 //===----------------------------------------------------------------------===//
 

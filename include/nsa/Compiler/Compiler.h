@@ -69,7 +69,7 @@ struct CompilerOptions {
   bool fuse = true;
   /// Performance lints that training entries may take; any other is an error.
   /// "scalar-loop", "scalar-access" (kernels that do not use vectors),
-  /// "scalar-product" (16-bit products off tensor cores), "unfused" (branches
+  /// "scalar-product" (16-bit dots off tensor cores), "unfused" (branches
   /// of attention), "spill", "serialised", "copy", or "all"; "spill@NAME" is
   /// that of one kernel.
   std::vector<std::string> allowSlowPaths;
@@ -175,7 +175,7 @@ struct CommandReport {
   bool backward = false;
 };
 
-/// Commands that one layer of the model has in an entry, products included.
+/// Commands that one layer of the model has in an entry, matmuls included.
 struct LayerCommands {
   std::string entry;
   unsigned layers = 0;

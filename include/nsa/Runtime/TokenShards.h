@@ -58,7 +58,7 @@ public:
   /// Keeps the text of the tokenizer.json that made the tokens.
   Status setTokenizer(std::string_view text);
 
-  /// Puts the data set in its place. No training token is an error.
+  /// Renames the data set to its path. No training token is an error.
   Status finish(const TokenShardsInfo &info);
 
 private:

@@ -142,7 +142,7 @@ Number Steps::of(const Extent &extent) {
 }
 
 //===----------------------------------------------------------------------===//
-// Places
+// Offsets
 //===----------------------------------------------------------------------===//
 
 /// One after the other, in the order that they were planned in.

@@ -323,7 +323,7 @@ void Writer::layOut() {
              imports * sizeof(ELFT::Rela));
   addInputSections(Constants, ".rodata", /*isCode=*/false);
 
-  // A segment begins on the next page, at the same place in it: pages of the
+  // A segment begins on the next page, at the same offset in it: pages of the
   // file that two segments share are mapped twice, each as it is protected.
   displacement += pageBytes;
   addInputSections(Code, ".text", /*isCode=*/true);

@@ -26,8 +26,8 @@ static uint64_t numberBefore(StringRef line, StringRef unit) {
 }
 
 /// Whether the line is one of the messages C7500 to C7599. Those that ptxas 12
-/// and 13 have say that asynchronous products wait for each other, or that
-/// registers are not handed over for them; of later ones we assume no better.
+/// and 13 have say that wgmma are serialized, or that registers are not
+/// reallocated for them; of later ones we assume no better.
 static bool saysSerialised(StringRef line) {
   size_t at = line.find("(C75");
   return at != StringRef::npos && line.size() > at + 6 &&

@@ -16,7 +16,7 @@ struct KernelResources {
   uint64_t registers = 0;
   /// Bytes of local memory of a thread, and bytes of code that spill to it.
   uint64_t stackBytes = 0, spillStores = 0, spillLoads = 0;
-  /// Whether asynchronous products wait for each other (C7500 to C7599).
+  /// Whether ptxas has serialized wgmma (C7500 to C7599).
   bool isSerialised = false;
   /// Whether there is no code: registers that other limits leave do not do.
   bool hasFailed = false;

@@ -249,7 +249,7 @@ static bool spillsTooMuch(rt::KernelOp kernel,
          uint64_t(allowed ? allowed.getInt() : 0);
 }
 
-/// Adds what a kernel with products should not do.
+/// Adds performance lints of a kernel with dots.
 static void notePerformanceLints(rt::KernelOp kernel,
                                  const KernelResources &resources) {
   SmallVector<StringRef> names;
@@ -290,7 +290,7 @@ static void describe(OutlinedKernels &outlined,
     kernel.setRegisters(known->second.registers);
     kernel.setSpillBytes(known->second.spillStores + known->second.spillLoads);
     kernel.setStackBytes(known->second.stackBytes);
-    // The speed of these is that of products.
+    // Dots bound the speed of these.
     if (functions.lookup(kernel.getSymName())->hasAttr(kMultipliesAttr))
       notePerformanceLints(kernel, known->second);
   }

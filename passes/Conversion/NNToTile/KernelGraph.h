@@ -32,10 +32,10 @@ public:
   OpT getRoot() const {
     return llvm::cast<OpT>(roots.front());
   }
-  /// Whether elements of the value are read or written at the places that a
+  /// Whether elements of the value are read or written at the indices that a
   /// root names.
   bool isElements(mlir::Value value) const { return elements.contains(value); }
-  /// The root whose places those are, or null if there is no root.
+  /// The root whose indices those are, or null if there is no root.
   mlir::Operation *getRootOf(mlir::Value output) const {
     return rootOf.lookup(output);
   }
@@ -84,10 +84,10 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> inputs, elements, outputs;
 };
 
-/// The elements at one place of the values that are connected to a root.
+/// The elements at one index of the values that are connected to a root.
 class Elements {
 public:
-  /// The coordinates name the same place in all tensors of elements. The root
+  /// The coordinates name the same index in all tensors of elements. The root
   /// is null if the graph has none.
   Elements(const KernelFrame &frame, mlir::Operation *root,
            llvm::ArrayRef<tile::Operand> place)

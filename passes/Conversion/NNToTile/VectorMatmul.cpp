@@ -1,10 +1,10 @@
-//===- VectorMatmul.cpp - products of a few rows with a matrix ------------===//
+//===- VectorMatmul.cpp - matmuls of a few rows with a matrix -------------===//
 //
-// With a few rows, a product takes as long as its matrix takes to be read. A
+// With a few rows, a matmul takes as long as its matrix takes to be read. A
 // program reads some rows of the matrix, each once, all threads together: each
 // has some columns of the rows that they are multiplied with. It computes these
-// again from what a norm or an elementwise operation before the product
-// reads, which would be a launch. An elementwise operation after the product
+// again from what a norm or an elementwise operation before the matmul
+// reads, which would be a launch. An elementwise operation after the matmul
 // takes the sums.
 //
 // Of a launch that begins early, what is read first are rows of the matrix,
@@ -40,7 +40,7 @@ private:
   bool canCompute(Operation *op) const;
   /// The operation that computes x, if that is done here; else null.
   Operation *findProducer() const;
-  /// The elementwise operation that takes the product, or its two halves, as
+  /// The elementwise operation that takes the matmul, or its two halves, as
   /// the only one; else null.
   Operation *findConsumer() const;
   std::string getKey(const KernelGraph *graph) const;
@@ -305,7 +305,7 @@ void VectorMatmul::build(TileBuilder &b, const KernelGraph *graph,
     store(b, ArrayRef(sums).slice(row * halves, halves), y, row, place);
 }
 
-/// What the kernel depends on besides the product.
+/// What the kernel depends on besides the matmul.
 std::string VectorMatmul::getKey(const KernelGraph *graph) const {
   std::string key = graph ? graph->getKey() : "vector";
   llvm::raw_string_ostream os(key);

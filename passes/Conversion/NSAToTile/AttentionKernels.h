@@ -16,7 +16,7 @@
 
 namespace nsa {
 
-/// How products of queries and keys become exponents of the softmax.
+/// How dots of queries and keys become exponents of the softmax.
 ///
 /// Exponents of fp32 tensors are natural: s and lse are then numbers of one
 /// size. Forward, backward and selection compute the same expression, rounded
@@ -259,7 +259,7 @@ struct RowTerms {
 };
 
 /// The queries `query`, i32, of a batch row with packed sequences, that begin
-/// at `start` [B, S]: where their sequences begin, their places in these, and
+/// at `start` [B, S]: where their sequences begin, their offsets in these, and
 /// these sequences' first keys.
 struct PackedRows {
   PackedRows(tile::TileBuilder &b, const Visibility &visibility,

@@ -20,7 +20,7 @@ using namespace nsa::tile;
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// The place of row `index` in a cache of `rows` rows, -1 of none.
+/// The slot of row `index` in a cache of `rows` rows, -1 of none.
 static Expr getPlace(Expr index, int64_t rows) {
   return select(index >= 0, index % static_cast<double>(rows), -1);
 }

@@ -37,7 +37,7 @@ struct CompressKernel {
 
   int64_t overlap() const { return block / stride; }
   int64_t blockTile() const { return getRowTile(blocks); }
-  /// Columns of tokens that a product with the weight takes at once: where
+  /// Columns of tokens that a dot with the weight takes at once: where
   /// memory that programs share holds the tiles, a whole matrix may not fit.
   int64_t widthSlice() const;
   int64_t numSlices() const { return padded() / widthSlice(); }
@@ -86,7 +86,7 @@ struct CompressKernel {
   /// dy; dx.
   void buildMeanInputGrad(tile::TileBuilder &b, Args args) const;
 
-  /// weight, positions; what the positions add to every row of the product with
+  /// weight, positions; what the positions add to every row of the dot with
   /// the weight, f32 [H, D]: the bias.
   void buildBias(tile::TileBuilder &b, Args args) const;
   /// x, parameters with the bias in place of the positions; y.
@@ -94,9 +94,9 @@ struct CompressKernel {
   /// dy, x, parameters with the bias in place of the positions; the gradient of
   /// the hidden rows and what SiLU makes of them, both [B, Nc, H, D].
   void buildHiddenGrad(tile::TileBuilder &b, Args args) const;
-  /// The gradient of the product with the weight, weight; dx.
+  /// The gradient of the dot with the weight, weight; dx.
   void buildInputGrad(tile::TileBuilder &b, Args args) const;
-  /// x, the gradient of the product, weight, positions; dweight, dpositions.
+  /// x, the gradient of the dot, weight, positions; dweight, dpositions.
   void buildWeightGrad(tile::TileBuilder &b, Args args) const;
   /// What SiLU makes of the hidden rows, dy; doutput_weight.
   void buildOutputWeightGrad(tile::TileBuilder &b, Args args) const;
@@ -108,7 +108,7 @@ struct CompressKernel {
   Extent batch, sequence, blocks;
 
 private:
-  /// Rows of tiles over `count` of them: of products on a GPU as many as give
+  /// Rows of tiles over `count` of them: of dots on a GPU as many as give
   /// its warps work, which rotate rows in the same launch.
   int64_t getRowTile(const Extent &count) const;
   /// Takes the start of packed sequences from the end of `inputs`; null if

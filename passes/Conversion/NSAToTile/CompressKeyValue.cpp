@@ -49,7 +49,7 @@ struct CompressPart {
   int64_t block, stride;
   /// Where packed sequences begin, or null.
   Value start;
-  /// What the positions, if there are some, add to the product with the weight.
+  /// What the positions, if there are some, add to the dot with the weight.
   Value bias;
 };
 
@@ -245,7 +245,7 @@ struct ProjectionGrads {
 
   CompressPart part;
   CompressKernel kernel;
-  /// The gradients of the compressed rows and of the product with the weight.
+  /// The gradients of the compressed rows and of the dot with the weight.
   Value dY, dZ, active;
 };
 } // namespace

@@ -3,7 +3,7 @@
 // Blocks overlap in memory as they do in the sequence: a tile of blocks is
 // multiplied one token of the block at a time, so no block is ever copied.
 // Positions are the same for every block: they are multiplied by the weight on
-// their own, once, and come to the product as a bias. The tokens stay operands
+// their own, once, and come to the dot as a bias. The tokens stay operands
 // in the type that they are stored in.
 //
 // Columns past the width read as 0 and are not written. Rows past it are those
@@ -49,7 +49,7 @@ CompressKernel::Slice CompressKernel::sliceOf(TileBuilder &b, Expr n) const {
           b.range(first, slice, 1)};
 }
 
-/// Columns `cols` of the product of the blocks from `i0` on with the weight,
+/// Columns `cols` of the dot of the blocks from `i0` on with the weight,
 /// f32 [blockTile(), size of cols]. Program: (block tile, head, batch).
 Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
                               Value first, Expr i0, Value cols) const {
@@ -331,7 +331,7 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
   Expr r = token, m0 = row, c0 = column, head = b.programId(1);
   int64_t size = columnTile();
   Value cols = b.range(c0, size, 1), tokenCols = b.range(m0, size, 1);
-  // Sums of the gradients' columns `cols`, and whether of the product, too.
+  // Sums of the gradients' columns `cols`, and whether of the dot, too.
   auto sumUp = [&](Value cols, bool withSums, bool withProduct) {
     SmallVector<Value> inits;
     if (withProduct)

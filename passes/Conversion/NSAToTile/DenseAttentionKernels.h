@@ -160,7 +160,7 @@ private:
   void selectQueries(tile::TileBuilder &b, tile::Expr batch, tile::Expr keyHead,
                      tile::Expr block, const KeyValueGradArgs &args,
                      KeyTile &tile) const;
-  /// Rows that products are made of at once; 0 if that does not matter.
+  /// Rows of one MMA, the M of its shape; 0 if that does not matter.
   int64_t getProductRows(const KernelSchedule &schedule) const {
     return shape.elementBits == 16 ? schedule.mmaRows : 0;
   }
@@ -170,7 +170,7 @@ private:
   /// Whether a query sees so many keys that three warpgroups, for which another
   /// one copies, are faster than two programs of two.
   bool isLong() const;
-  /// Whether three warpgroups compute so many exponents for each product that
+  /// Whether three warpgroups compute so many exponents for each dot that
   /// they issue instructions most of the time.
   bool isIssueBound() const {
     return hasWarpgroups && ownQueryTile > 128 && isThin();

@@ -200,7 +200,7 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
 }
 
 /// The sums of `grads` over the queries of `program` for each head of the
-/// group: of several, a product with the matrix that says which row is of which
+/// group: of several, a dot with the matrix that says which row is of which
 /// head. Without `program`, rows are those of one head.
 Value GatedAttentionBackward::sumBiasGrads(TileBuilder &b,
                                            const GroupProgram *program,

@@ -78,7 +78,7 @@ void SelectedAttention::sortEntries(TileBuilder &b, Expr keyHead, Expr batch,
   });
 }
 
-/// For each element of a tile of 0 and 1 the sum of those above it: a product
+/// For each element of a tile of 0 and 1 the sum of those above it: a dot
 /// with a triangle of ones. Sums are exact.
 static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
   auto type = cast<TileType>(tile.getType());
@@ -193,7 +193,7 @@ void IndexProgram::placeQueries(Value indices, Value list, Expr block,
   auto place = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
     SelectionLists queries = load(indices, t0, rows);
     Value members = queries.findMembers(b, block, blocks);
-    // Others have a place that does not exist.
+    // Others have an index out of bounds.
     auto listed = b.map(
         {members, sumAbove(b, members, triangle), carried[0], queries.number},
         {b.i32(), b.i32()}, [](ArrayRef<Expr> x) -> SmallVector<Value> {

@@ -56,7 +56,7 @@ struct RowProgram {
     b.store(value, ref, {range.batch, head, stored});
   }
 
-  /// f32 [rows, 1]: the products of the rows of two tensors of the shape's
+  /// f32 [rows, 1]: the dot products of the rows of two tensors of the shape's
   /// values; those of `lhs` are loaded already.
   mlir::Value dotRows(const AttentionShape &shape, mlir::Value loaded,
                       mlir::Value lhs, mlir::Value rhs) const;

@@ -102,9 +102,9 @@ struct SelectKernel {
 
   Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
 
-  /// Queries of one sequence, i32 [queries, 1]: their numbers, and their places
-  /// in the sequence, -1 of those that are in another one. And, of packed
-  /// sequences, the row of its first compressed block.
+  /// Queries of one sequence, i32 [queries, 1]: their numbers, and their
+  /// offsets in the sequence, -1 of those that are in another one. And, of
+  /// packed sequences, the row of its first compressed block.
   struct Queries {
     Value number, place;
     Expr firstRow = {};
@@ -169,7 +169,7 @@ Value SelectKernel::buildWeights(TileBuilder &b) const {
   });
 }
 
-/// The scores [queries, blocks] of probabilities: a product with the weights.
+/// The scores [queries, blocks] of probabilities: a dot with the weights.
 /// On tensor cores each probability is a sum of three numbers of 16 bits, which
 /// together have all of its own. Equal probabilities have exact sums of the
 /// first parts, and of the others, wherever in the tile they lie; so rounding

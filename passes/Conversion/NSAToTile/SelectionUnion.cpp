@@ -47,7 +47,7 @@ void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
           b.map({isMember,
                  b.reduceMax(next->findMembers(b, block, some), /*axis=*/0)},
                 b.i32(), [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
-    // Others have a place that does not exist.
+    // Others have an index out of bounds.
     Value places = b.map(
         {isMember, sumBefore(b, isMember), number[0]}, b.i32(),
         [](ArrayRef<Expr> x) { return select(x[0] != 0, x[1] + x[2], -1); });
@@ -110,7 +110,7 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
   Value isFirst = b.map({block, found}, b.i32(), [&](ArrayRef<Expr> x) {
     return convert((x[0] >= 0) & (x[1] < repeated), b.i32());
   });
-  // Others have a place that does not exist.
+  // Others have an index out of bounds.
   Value places = b.map({found, isFirst}, b.i32(), [](ArrayRef<Expr> x) {
     return select(x[1] != 0, x[0], -1);
   });

@@ -281,7 +281,7 @@ bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
   for (auto [index, input] : llvm::enumerate(launch.getInputs())) {
     if (!shows(input, occupant))
       continue;
-    // Inside flat groups, the same tensors are at the same place in both.
+    // Inside flat groups, the same tensors are at the same offset in both.
     auto group = getRoot(input).getDefiningOp<nn::FlattenOp>();
     nn::UnflattenOp target = unflattened.lookup(value);
     if (bool(group) != bool(target) ||

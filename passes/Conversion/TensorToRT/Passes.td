@@ -85,7 +85,7 @@ def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let statistics = [
-    Statistic<"numMoved", "moved", "Number of commands that changed place">,
+    Statistic<"numMoved", "moved", "Number of commands moved">,
   ];
 }
 
@@ -248,7 +248,7 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
       if the last command that touches one comes before the first that touches
       the other.
     - `workspace` holds the fp32 copies that a matmul on narrower types
-      needs, or what the option says; products run one after the other and share
+      needs, or what the option says; matmuls run one after the other and share
       it.
 
     Buffers that no command touches are erased. A remark compares each entry's

@@ -39,7 +39,7 @@ bool Place::overlaps(const Place &other) const {
 // Places
 //===----------------------------------------------------------------------===//
 
-/// The place of a part in that of the whole, if a layout describes it.
+/// The slice of a part in that of the whole, if a layout describes it.
 static std::optional<Place> getColumns(const Place &whole, Value value,
                                        int64_t width, int64_t begin) {
   int64_t row = getShape(value).back();

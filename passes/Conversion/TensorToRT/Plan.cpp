@@ -1,4 +1,4 @@
-//===- Plan.cpp - places in memory for tensors and buffers ----------------===//
+//===- Plan.cpp - offsets in memory of tensors and buffers ----------------===//
 
 #include "dialects/RT/RTOps.h"
 #include "passes/Analysis/ArenaPacker.h"

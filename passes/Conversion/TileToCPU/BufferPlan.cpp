@@ -140,7 +140,7 @@ int64_t BufferPlan::readPoint(OpOperand &use) const {
 }
 
 /// Whether a nest may write its results over the operand: each element is read
-/// before the result at the same place is written. Every result is of the
+/// before the result at the same index is written. Every result is of the
 /// nest's shape, or reduced to less than one element per row.
 bool BufferPlan::mayWriteInPlace(OpOperand &use) const {
   Operation *user = use.getOwner();

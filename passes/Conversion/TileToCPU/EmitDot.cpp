@@ -35,7 +35,7 @@ struct DotShape {
     n = acc.getCols();
     k = op.getTransposeA() ? a.getRows() : a.getCols();
     // A single column of b lies along k in memory either way; a single row of
-    // results of a transposed a is a product with b on the left.
+    // results of a transposed a is a dot with b on the left.
     swapped = n == 1 && op.getTransposeA();
     alongK = !swapped && (op.getTransposeB() || n == 1) && k > 1;
     packed = alongK && n > 1 && (m >= minRowsToTranspose || op.getTransposeA());
@@ -124,7 +124,7 @@ void DotEmitter::emit(Value scratch) {
   emitColumns();
 }
 
-/// What the result starts from at a place of the result.
+/// The initial value of an element of the result.
 Value DotEmitter::initial(Value place, unsigned lanes) {
   if (accBase)
     return b.load(accBase, place, f32, lanes);

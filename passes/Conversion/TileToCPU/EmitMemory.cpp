@@ -38,7 +38,7 @@ CpuEmitter::RowAddress CpuEmitter::rowAddress(const Access &access,
   return address;
 }
 
-/// The place of a scalar, and whether it is inside (null if that is known).
+/// The address of a scalar, and whether it is inside (null if that is known).
 std::pair<Value, Value> CpuEmitter::scalarPlace(Value ref, ValueRange indices) {
   auto type = cast<MemRefType>(ref.getType());
   Value offset = b.i64(0), valid;

@@ -190,7 +190,7 @@ void CpuEmitter::emitTopN(TopNOp op) {
   });
 }
 
-/// Moves the smaller values of a list one place on, the last one out. Vectors
+/// Shifts the smaller values of a list by one, the last one out. Vectors
 /// are visited from the end, so that each still sees its left neighbour.
 void CpuEmitter::insertCandidate(const Buffer &values, const Buffer &indices,
                                  Value row, Value value, Value index) {

@@ -32,7 +32,7 @@ class FusionPlan {
 public:
   FusionPlan(tile::KernelOp kernel, TileBounds &bounds, unsigned width);
 
-  /// The operation at whose place `op` is computed; often `op` itself.
+  /// The operation where `op` is computed; often `op` itself.
   mlir::Operation *getRoot(mlir::Operation *op) const {
     mlir::Operation *root = roots.lookup(op);
     return root ? root : op;

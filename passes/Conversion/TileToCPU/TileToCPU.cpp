@@ -78,8 +78,8 @@ static Value createConversion(OpBuilder &builder, Location loc, Value tile,
   return map.getResult(0);
 }
 
-/// Converts 16-bit operands of products to f32 where they are defined, once for
-/// all products.
+/// Converts 16-bit operands of dots to f32 where they are defined, once for
+/// all dots.
 static void widenProducts(KernelOp kernel) {
   llvm::DenseMap<Value, Value> widened;
   OpBuilder builder(kernel.getContext());

@@ -317,7 +317,7 @@ Value VectorBuilder::truncateToBF16(Value value, unsigned lanes) {
   Type i32Type = vectorOf(getI32Type(), lanes);
   auto number = [&](int64_t n) { return constant(getI32Type(), n, lanes); };
   Value bits = arith::BitcastOp::create(*this, i32Type, value);
-  // Half a unit of the last kept place, less one if that place is even.
+  // Half a unit of the last kept bit, less one if that bit is 0.
   Value kept = arith::ShRUIOp::create(*this, bits, number(16));
   Value odd = arith::AndIOp::create(*this, kept, number(1));
   Value bias = arith::AddIOp::create(*this, odd, number(0x7fff));

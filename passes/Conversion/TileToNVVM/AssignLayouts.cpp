@@ -145,7 +145,7 @@ static void report(KernelOp kernel, const LayoutAnalysis &layouts) {
                      layouts.getMTiles(), layouts.getWarps());
 }
 
-/// Products of f32 are small ones beside those of 16 bits, or fp32 was asked
+/// Dots of f32 are small ones beside those of 16 bits, or fp32 was asked
 /// for.
 static void notePerformanceLints(KernelOp kernel,
                                  const LayoutAnalysis &layouts) {

@@ -30,7 +30,7 @@ Attribute LayoutAnalysis::mmaLayout() const {
 }
 
 //===----------------------------------------------------------------------===//
-// Products
+// Dots
 //===----------------------------------------------------------------------===//
 
 /// Why tensor cores cannot do a dot, or nothing.

@@ -18,7 +18,7 @@ public:
 
   /// In order. Without any, the kernel stays without layouts.
   llvm::ArrayRef<tile::DotOp> getProducts() const { return dots; }
-  /// Products that tensor cores cannot do, and why.
+  /// Dots that tensor cores cannot do, and why.
   llvm::ArrayRef<std::pair<tile::DotOp, std::string>> getMissed() const {
     return missed;
   }

@@ -161,7 +161,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   if (contains(loop, llvm::IsaPred<StoreOp>))
     return prefetch;
   // The copies of an inner loop leave less time to wait for than memory that a
-  // second place would take.
+  // second stage would take.
   bool isOuter =
       llvm::any_of(loop.getBody()->getOps<scf::ForOp>(), [&](scf::ForOp inner) {
         return !findPrefetch(inner, written).empty();

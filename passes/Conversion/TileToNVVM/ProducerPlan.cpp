@@ -109,7 +109,7 @@ static std::optional<SmallVector<int64_t>> getExtents(ValueRange indices,
 
 /// A copy to a buffer, or the load of a line of a tile in the MMA layout, as
 /// TMA tiles. Nothing if it needs more than ranges along one or two dimensions
-/// of an argument, padding, or places that are no multiples of 16 bytes.
+/// of an argument, padding, or offsets that are no multiples of 16 bytes.
 static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
   auto argument = dyn_cast<BlockArgument>(access.ref);
   auto type = cast<MemRefType>(access.ref.getType());
@@ -136,7 +136,7 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
     return std::nullopt;
   SmallVector<Value> start =
       llvm::map_to_vector(llvm::reverse(access.indices), getStart);
-  // An H200 takes other places for an illegal instruction.
+  // On an H200 other offsets are an illegal instruction.
   if (getDivisor(start.front(), unit / bytes) != unit / bytes)
     return std::nullopt;
   SmallVector<int64_t> shape(llvm::reverse(type.getShape()));

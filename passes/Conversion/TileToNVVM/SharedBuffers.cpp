@@ -61,10 +61,10 @@ Value nsa::cuda::lineAddress(TileReader &in, Value buffer, Value stage,
   return in.b.advance(in.b.advance(start, bytes), getOffset(buffer));
 }
 
-/// Threads that take whole groups of 8 rows keep their place in the pattern of
+/// Threads that take whole groups of 8 rows keep their offset in the pattern of
 /// vectors. Of long rows all take whole ones: a thread whose pieces are of
 /// other columns each round has as many addresses, in registers that the
-/// products need.
+/// dots need.
 int64_t nsa::cuda::countWorkers(ThreadBuilder &b, int64_t perRow) {
   int64_t threads = b.getThreads();
   constexpr int64_t longRow = 16;

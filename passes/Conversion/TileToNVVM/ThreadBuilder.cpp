@@ -85,7 +85,7 @@ Value ThreadBuilder::inside(Value value, int64_t extent) {
                                      i32(extent));
 }
 
-/// Code of several places computes the same here; it becomes one.
+/// Several operations compute the same here; they become one.
 Value ThreadBuilder::size(const Extent &extent, Type type) {
   if (extent.isConstant())
     return arith::ConstantOp::create(

@@ -54,8 +54,8 @@ public:
   /// What a scalar or a tile that broadcasts has there.
   mlir::Value read(mlir::Value operand, const Element &element, Memo &memo);
 
-  /// The element at a place of a larger shape of a tile without registers; or a
-  /// scalar.
+  /// The element at an index of a larger shape of a tile without registers; or
+  /// a scalar.
   mlir::Value evaluate(mlir::Value operand, mlir::Value row, mlir::Value col,
                        Memo &memo);
   /// Runs a map's body on elements, with what `mapOuter` gives: what it yields.

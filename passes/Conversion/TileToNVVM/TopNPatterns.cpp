@@ -1,11 +1,11 @@
 //===- TopNPatterns.cpp - lists of the largest values of rows -------------===//
 //
-// Lists of up to 32 elements lie in neighbouring lanes, one for each place, and
-// longer ones in several registers of the 32 lanes of a warp. They are sorted
-// by exchanges between lanes, and between registers of a lane. An element is
-// one number of 64 bits: larger values first, then lower indices. Most
-// candidates are below all of the list: lanes vote which ones are not, and sort
-// these few.
+// Lists of up to 32 elements lie in neighbouring lanes, one for each position,
+// and longer ones in several registers of the 32 lanes of a warp. They are
+// sorted by exchanges between lanes, and between registers of a lane. An
+// element is one number of 64 bits: larger values first, then lower indices.
+// Most candidates are below all of the list: lanes vote which ones are not, and
+// sort these few.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// What is not above it is no candidate, and an empty place of a list.
+/// What is not above it is no candidate, and an empty position of a list.
 static constexpr double kLeast = -0.5;
 
 //===----------------------------------------------------------------------===//
@@ -136,13 +136,13 @@ private:
   Value hasBit(int64_t bit) {
     return b.differs(arith::AndIOp::create(b, place, b.i32(bit)), 0);
   }
-  /// The element of the lane whose place differs in `mask`.
+  /// The element of the lane whose position differs in `mask`.
   Value across(Value element, int64_t mask) {
     return join(b, b.shuffle(high(b, element), unsigned(mask)),
                 b.shuffle(low(b, element), unsigned(mask)));
   }
   /// Compares elements of `count` neighbours whose numbers differ in
-  /// `distance`: the lower place gets the larger one, or the smaller one in
+  /// `distance`: the lower position gets the larger one, or the smaller one in
   /// every second run.
   void exchange(MutableArrayRef<Value> elements, int64_t count,
                 int64_t distance, int64_t run);
@@ -241,8 +241,8 @@ void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t count,
   }
 }
 
-/// Batcher's bitonic sort: runs of 2, 4, 8 .. places, in turns descending and
-/// ascending.
+/// Batcher's bitonic sort: runs of 2, 4, 8 .. positions, in turns descending
+/// and ascending.
 SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements,
                                     int64_t count) {
   for (int64_t run = 2; run <= count; run *= 2)
@@ -251,8 +251,8 @@ SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements,
   return elements;
 }
 
-/// Each place of the last register and the one opposite of it in the group: the
-/// larger ones and what comes before are a bitonic sequence of the largest.
+/// Each position of the last register and the one opposite of it in the group:
+/// the larger ones and what comes before are a bitonic sequence of the largest.
 SmallVector<Value> LaneSorter::merge(ArrayRef<Value> lists,
                                      ArrayRef<Value> groups) {
   SmallVector<Value> elements(lists), opposite(groups);

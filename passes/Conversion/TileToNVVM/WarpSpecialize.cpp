@@ -137,7 +137,7 @@ void Specializer::advance(Turn &turn) {
 // The producer
 //===----------------------------------------------------------------------===//
 
-/// Issues the load of a tile, to one of several stages or to its only place.
+/// Issues the load of a tile, to one of several stages or to its only one.
 /// What loops copy, other programs copy too: the cache is to keep it longer
 /// than what goes through it once.
 void Specializer::load(const TensorCopy &copy, IRMapping &mapping,

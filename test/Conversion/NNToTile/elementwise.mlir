@@ -92,7 +92,7 @@ func.func @tiny(%x: tensor<5xf32>) -> tensor<5xf32> {
 
 // -----
 
-// Products, views and fills are no kernels.
+// Matmuls, views and fills are no kernels.
 // CHECK-LABEL: func.func @stays
 // CHECK: nn.matmul
 // CHECK: nn.split_heads

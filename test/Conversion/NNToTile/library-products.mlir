@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s
 // RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s --check-prefix=CPU
 
-// The library of a GPU has no products of fp32 with results of 16 bits, nor of
+// The library of a GPU has no matmuls of fp32 with results of 16 bits, nor of
 // bf16 with results in fp16.
 
 // CHECK-LABEL: func.func @narrow(

@@ -60,7 +60,7 @@ func.func @mlp(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>, %w2: tenso
 // CHECK-LABEL: tile.kernel private @compress_linear
 // CHECK: tile.dot {{.*}} : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<16x16xf32>
 
-// Tokens of one phase share a product with the same rows of the weight.
+// Tokens of one phase share a dot with the same rows of the weight.
 // CHECK-LABEL: tile.kernel private @compress_backward_dx_linear
 // CHECK-SAME: grid = array<i32: 4, 2, 1>
 // CHECK: tile.dot {{.*}} {transpose_b}
@@ -71,7 +71,7 @@ func.func @mlp(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>, %w2: tenso
 // CHECK: tile.dot {{.*}} {transpose_a}
 // CHECK: tile.store %{{.+}} : !tile.tile<16x16xf32>, memref<2x128x16xf32>
 
-// One row is no operand of tensor cores: the bias is no product.
+// One row is no operand of tensor cores: the bias is no dot.
 // CHECK-LABEL: tile.kernel private @compress_bias_mlp_positions
 // CHECK-NOT: tile.dot
 // CHECK: tile.reduce add {{.*}} {axis = 0 : i32} : !tile.tile<16x16xf32>

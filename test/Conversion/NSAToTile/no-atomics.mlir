@@ -5,7 +5,7 @@
 // RUN: nsa-compile %S/../../Transforms/Inputs/sparse_block.mlir \
 // RUN:   --precision=bf16 --compile-to=kernel > %t.mlir
 
-// Neither a product nor a loop carries a bf16 sum.
+// Neither a dot nor a loop carries a bf16 sum.
 // RUN: FileCheck %s --check-prefix=SUMS < %t.mlir \
 // RUN:   --implicit-check-not="tile.dot{{.*}}xbf16>{{$}}" \
 // RUN:   --implicit-check-not="scf.for{{.*}}bf16"

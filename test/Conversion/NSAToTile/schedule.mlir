@@ -49,7 +49,7 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // Programs have 512 queries each. The first launch counts how many of these
 // selected each of eight blocks at a time; from the sums of those before it a
 // program of the second one knows where its queries go, and within a tile from
-// the number of those above, which is a product.
+// the number of those above, which is a dot.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_counts_
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x1x8xi32>)
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
@@ -132,7 +132,7 @@ func.func @pairs(%q: tensor<1x1024x8x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %in
 }
 
 // 33 compressed blocks overlap 8 selection blocks: 48 columns. The scores are a
-// product of three parts of the probabilities, the first of them apart.
+// dot of three parts of the probabilities, the first of them apart.
 // CHECK-LABEL: tile.kernel private @select_
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
 // CHECK: %[[HIGH:.+]] = tile.dot {{.*}} !tile.tile<64x48xbf16>, !tile.tile<48x8xbf16>

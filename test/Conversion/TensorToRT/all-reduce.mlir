@@ -7,9 +7,9 @@
 // OVERFLOW: error: bucket of 9000000000000000000 MiB, expected 1 to 1099511627776
 // LIMIT: error: bucket of 0 MiB, expected 1 to 1099511627776
 
-// Gradients are reduced in place, where products have summed them up. Those
+// Gradients are reduced in place, where matmuls have summed them up. Those
 // that lie one after the other are one bucket, and the reduction runs beside the
-// products that follow.
+// matmuls that follow.
 
 // CHECK-LABEL: rt.entry @step
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %grad.a {beta = 1.0

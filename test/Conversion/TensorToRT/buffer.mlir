@@ -161,7 +161,7 @@ func.func @views(%x: tensor<1x8x4xf32>, %w: tensor<4x8xf32>)
 }
 
 // A returned argument is copied before anything overwrites it, and two updates
-// that exchange their arguments need a third place.
+// that exchange their arguments need a third buffer.
 // CHECK-LABEL: rt.entry @exchange inputs [] outputs [@old] {
 // CHECK-DAG:  %[[S:.*]] = rt.get @s
 // CHECK-DAG:  %[[T:.*]] = rt.get @t
@@ -197,7 +197,7 @@ func.func @twice(%s: tensor<128xf32> {nn.name = "s", nn.role = "state"})
   return %0, %0, %1, %1 : tensor<128xf32>, tensor<128xf32>, tensor<4xi32>, tensor<4xi32>
 }
 
-// Nothing runs for tensors without elements; a product of length 0 is 0.
+// Nothing runs for tensors without elements; a matmul of length 0 is 0.
 // CHECK-LABEL: rt.entry @empty
 // CHECK-NOT: rt.gemm
 // CHECK: rt.fill 0.0{{.*}}, %{{.*}} : memref<4x16xf32>

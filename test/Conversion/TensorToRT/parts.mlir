@@ -127,7 +127,7 @@ func.func @read_later(%x: tensor<2x4x8xf32>, %w: tensor<48x8xf32>) -> (tensor<2x
   return %a3, %a2 : tensor<2x4x32xf32>, tensor<2x4x32xf32>
 }
 
-// Products and kernels that cross rows need copies.
+// Matmuls and kernels that cross rows need copies.
 // CHECK-LABEL: rt.entry @copied
 // CHECK: rt.launch @copy_t8x32_f32_a0p48 ins(%{{.*}} : memref<2x4x32xf32, strided<[192, 48, 1]>>) outs(%[[D:.*]] : memref<2x4x32xf32>)
 // CHECK: rt.launch @crossing ins(%[[D]] : memref<2x4x32xf32>)

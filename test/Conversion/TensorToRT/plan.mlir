@@ -96,7 +96,7 @@ rt.entry @small inputs [@x] outputs [@y] {
   rt.launch @k ins(%u : memref<16xf32>) outs(%y : memref<16xf32>)
 }
 
-// The bf16 operands of a product get fp32 copies, fp32 operands none.
+// The bf16 operands of a matmul get fp32 copies, fp32 operands none.
 // CHECK-LABEL: rt.entry @mixed
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %{{.*}} workspace <@workspace, offset = 0, size = 192> :
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %{{.*}} workspace <@workspace, offset = 0, size = 64> :

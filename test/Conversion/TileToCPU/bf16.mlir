@@ -30,7 +30,7 @@ tile.kernel private @convert(%x: memref<64xbf16>, %y: memref<64xbf16>)
   tile.return
 }
 
-// The operands of a product become f32 as they are loaded, outside its loops.
+// The operands of a dot become f32 as they are loaded, outside its loops.
 // CHECK-LABEL: func.func @product(
 // CHECK: llvm.load {{.*}} -> vector<8xi16>
 // CHECK: arith.extui

@@ -50,7 +50,7 @@ tile.kernel private @online_softmax(%q: memref<64x64xf32>, %k: memref<256x64xf32
   tile.return
 }
 
-// Tiles that change places are copied through a third buffer.
+// Tiles that are swapped are copied through a third buffer.
 // CHECK-LABEL: func.func @exchange(
 // CHECK-COUNT-3: llvm.alloca {{.*}} x !llvm.array<32 x i8>
 // CHECK-NOT: llvm.alloca

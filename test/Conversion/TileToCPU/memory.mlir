@@ -88,7 +88,7 @@ tile.kernel private @gather(%x: memref<20x4xf32>, %ids: memref<6xi32>, %y: memre
   tile.return
 }
 
-// A scalar at an unknown place is checked; addresses are 64 bits wide.
+// A scalar at an unknown index is checked; addresses are 64 bits wide.
 // CHECK-LABEL: func.func @scalar(
 // CHECK: %[[AT:.*]] = llvm.load {{.*}} -> i32
 // CHECK-DAG: %[[INSIDE:.*]] = arith.cmpi ult, %[[AT]]

@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-assign-layouts | FileCheck %s
 
-// A product of a product: maps, reductions, loops, branches and selects hand
+// A dot of a dot: maps, reductions, loops, branches and selects hand
 // MMA tiles on, a that stays is loaded once, b of the loop is shared.
 
 // CHECK-LABEL: tile.kernel private @chain

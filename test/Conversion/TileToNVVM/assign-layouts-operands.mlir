@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-assign-layouts | FileCheck %s
 
-// Where operands of products come from.
+// Where operands of dots come from.
 
 // b that maps also read is converted after its load; a result as b goes to
 // shared memory; a that changes in every iteration is shared; a transposed a is

@@ -2,7 +2,7 @@
 // RUN: nsa-opt %s --nsa-assign-layouts --remarks-filter-missed=nsa-assign-layouts -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 // RUN: nsa-opt %s --nsa-assign-layouts --remarks-filter-passed=nsa-assign-layouts -o /dev/null 2>&1 | FileCheck %s --check-prefix=PASSED
 
-// Products that tensor cores can do get layouts; a kernel without any does not
+// Dots that tensor cores can do get layouts; a kernel without any does not
 // change.
 
 // PASSED: 1 of 1 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
@@ -67,7 +67,7 @@ tile.kernel private @sums(%x: memref<16x8xbf16>, %z: memref<16x16xf32>)
   tile.return
 }
 
-// Between the two products of one kernel stands a conversion.
+// Between the two dots of one kernel stands a conversion.
 // CHECK-LABEL: tile.kernel private @both
 // CHECK: %[[DOT:.*]] = tile.dot {{.*}} !tile.tile<32x16xf32, #tile.mma<warps = 2>>
 // CHECK: %[[MOVED:.*]] = tile.convert %[[DOT]] : !tile.tile<32x16xf32, #tile.mma<warps = 2>> -> !tile.tile<32x16xf32>

@@ -50,7 +50,7 @@ tile.kernel private @gather_line(%list: memref<64xi32>, %x: memref<64x16xbf16>, 
 
 // -----
 
-// Only the inner one of two loops copies ahead: two places of 1,024 bytes for
+// Only the inner one of two loops copies ahead: two stages of 1,024 bytes for
 // its tile, one for that of the outer loop.
 
 // CHECK-LABEL: llvm.func @nested

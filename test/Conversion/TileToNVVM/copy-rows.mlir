@@ -22,7 +22,7 @@ tile.kernel private @long_rows(%x: memref<64x208xbf16>, %z: memref<16x16xf32>)
   tile.return
 }
 
-// The rows that shared memory has for padding have no place in the list of 8.
+// The rows that shared memory has for padding have no entry in the list of 8.
 
 // CHECK-LABEL: llvm.func @gathered_rows
 // CHECK-DAG: %[[LAST:.*]] = arith.constant 7 : i32

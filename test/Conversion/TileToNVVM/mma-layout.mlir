@@ -39,7 +39,7 @@ tile.kernel private @product(%q: memref<16x32xbf16>, %k: memref<16x32xbf16>, %s:
 
 // -----
 
-// A product of a map: rounded in pairs, b transposed by ldmatrix, a tile of
+// A dot of a map: rounded in pairs, b transposed by ldmatrix, a tile of
 // three M-tiles in three warps; a mask by row and column, computed where it is
 // used; a row's maximum in a quad.
 // CHECK-LABEL: llvm.func @masked(
@@ -93,7 +93,7 @@ tile.kernel private @masked(%x: memref<48x32xf32>, %v: memref<32x16xbf16>, %y: m
 
 // -----
 
-// A loop copies the next tile into the other of two places while it multiplies
+// A loop copies the next tile into the other of two stages while it multiplies
 // by this one; one barrier an iteration.
 // CHECK-LABEL: llvm.func @ahead(
 // CHECK-SAME: nsa.shared_bytes = 2048 : i64

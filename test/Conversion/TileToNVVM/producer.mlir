@@ -33,7 +33,7 @@
 // CHECK-SAME: #rt.tensor_map<argument = 1, element = bf16, extents = array<i64: 32, 100>, strides = array<i64: 64>, box = array<i64: 32, 16>, swizzle = 64>]
 // CHECK-SAME: nvvm.minctasm = 2 : i32, nvvm.reqntid = array<i32: 256, 1, 1>
 
-// Four places: what arrives is announced once, each of four warps reads.
+// Four stages: what arrives is announced once, each of four warps reads.
 // CHECK: scf.if
 // CHECK-COUNT-9: nvvm.mbarrier.init
 // CHECK: nvvm.fence.mbarrier.init

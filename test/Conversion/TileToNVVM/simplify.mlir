@@ -60,7 +60,7 @@ tile.kernel private @sums(%a: memref<16x16xbf16>, %x: memref<16x16xf32>, %row: m
   tile.return
 }
 
-// A kernel without products of 16 bits does not change.
+// A kernel without dots of 16 bits does not change.
 // CHECK-LABEL: tile.kernel private @without
 // CHECK-COUNT-2: tile.map
 tile.kernel private @without(%x: memref<16xf32>, %y: memref<16xbf16>)
@@ -82,7 +82,7 @@ tile.kernel private @without(%x: memref<16xf32>, %y: memref<16xbf16>)
   tile.return
 }
 
-// Nor does one whose products tensor cores cannot make, here of 12 columns.
+// Nor does one whose dots tensor cores cannot make, here of 12 columns.
 // CHECK-LABEL: tile.kernel private @narrow
 // CHECK: tile.dot
 // CHECK-COUNT-2: tile.map

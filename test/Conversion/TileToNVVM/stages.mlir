@@ -1,5 +1,5 @@
-// Places in shared memory of the tile that a loop loads, 512 bytes of bf16 in a
-// place of 1,024: with one, each iteration copies its own and waits; with more,
+// Stages in shared memory of the tile that a loop loads, 512 bytes of bf16 in a
+// stage of 1,024: with one, each iteration copies its own and waits; with more,
 // as many less one are copied before the loop, each in a group of its own, and
 // an iteration leaves all but the oldest group in flight.
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=stages=1 --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
@@ -34,7 +34,7 @@
 // TWO-SAME: nsa.shared_bytes = 2048 : i64
 // TWO: nvvm.cp.async.shared.global
 // TWO: nvvm.cp.async.commit.group
-// The loop also carries the place that it reads.
+// The loop also carries the stage that it reads.
 // TWO: scf.for
 // TWO-SAME: -> (f32, f32, f32, f32, f32, f32, f32, f32, i32)  :
 // TWO: nvvm.cp.async.wait.group 0
@@ -57,7 +57,7 @@
 // THREE: nvvm.cp.async.commit.group
 // THREE: nvvm.mma.sync
 
-// A limit that all places fit into changes nothing; below, there are as many as
+// A limit that all stages fit into changes nothing; below, there are as many as
 // fit, and below one an error.
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="stages=3 shared-limit=3072" --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm \
 // RUN:   | FileCheck %s --check-prefix=THREE

@@ -126,7 +126,7 @@ tile.kernel private @transposed(%a: memref<16x128xbf16>, %v: memref<16x16xbf16>,
 !col = !tile.tile<1x16xi32, #tile.rematerialized>
 !sum = !tile.tile<1x64xi32, #tile.rematerialized>
 
-// Two products at once: the first one is waited for alone.
+// Two dots at once: the first one is waited for alone.
 // CHECK-LABEL: llvm.func @two(
 // CHECK: wgmma.mma_async
 // CHECK: nvvm.wgmma.commit.group.sync.aligned

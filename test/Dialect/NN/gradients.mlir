@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-differentiate --split-input-file --verify-diagnostics | FileCheck %s
 
-// The gradient of a product is two products, whatever is transposed.
+// The gradient of a matmul is two matmuls, whatever is transposed.
 // CHECK-LABEL: func @matmul(
 // CHECK-SAME: %[[L:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[R:[^:]*]]: tensor<4x5xf32>{{.*}}, %[[DY:[^:]*]]: tensor<2x3x5xf32>
 // CHECK: nn.matmul %[[DY]], %[[R]] {result_type = f32, transpose_rhs} : {{.*}} -> tensor<2x3x4xf32>

@@ -165,7 +165,7 @@ rt.tensor input @x : memref<2x3xf32>
 rt.entry @f inputs [@x] outputs [] {
   %x = rt.get @x : memref<2x3xf32>
   %0 = rt.buffer : memref<3x2xf32>
-  // expected-error @below {{has a product of 2x2, but its output is 3x2}}
+  // expected-error @below {{has a matmul result of 2x2, but its output is 3x2}}
   rt.gemm %x, %x, %0 {transpose_rhs} : memref<2x3xf32>, memref<2x3xf32>, memref<3x2xf32>
 }
 

@@ -157,7 +157,7 @@ func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<
 // -----
 
 func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<4x8xf32>) {
-  // expected-error@+1 {{accumulates a 4x4 product into 4x8}}
+  // expected-error@+1 {{accumulates a 4x4 dot into 4x8}}
   %0 = tile.dot %a, %b, %c {transpose_b} : !tile.tile<4x8xf32>, !tile.tile<4x8xf32>, !tile.tile<4x8xf32>
   return
 }

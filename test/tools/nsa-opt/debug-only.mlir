@@ -57,7 +57,7 @@ func.func @model(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"},
   return %loss, %logits : tensor<f32>, tensor<4x8xf32>
 }
 
-// FUSE: [nsa-fuse] nn.add at debug-only.mlir:{{[0-9]+:[0-9]+}} joins its product
+// FUSE: [nsa-fuse] nn.add at debug-only.mlir:{{[0-9]+:[0-9]+}} joins its matmul
 
 // BUFFER: [nsa-buffer] @forward: nn.matmul at debug-only.mlir:{{[0-9]+}}:8 puts result 0 into a buffer of type memref<4x8xf32>
 // BUFFER: puts result 0 into the memory of an operand of type

@@ -132,7 +132,8 @@ protected:
     ASSERT_TRUE(windows->beginAt(documents));
   }
 
-  /// What a model that sees the document from its beginning loses at a place.
+  /// What a model that sees the document from its beginning loses at a
+  /// position.
   double nats(int64_t at) const {
     double all = double(task.alphabet());
     if (at < 2 * task.pairs)

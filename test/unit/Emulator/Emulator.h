@@ -4,7 +4,7 @@
 // block with their shared memory, barriers and collectives, one block after
 // another. It checks what a GPU does not: bounds of every argument and of
 // shared memory, alignment, values that nobody has written, threads that meet
-// at one word, phases of mbarriers and products in flight.
+// at one word, phases of mbarriers and wgmmas in flight.
 //
 //===----------------------------------------------------------------------===//
 

@@ -55,7 +55,7 @@ Handler getWarpgroupFence();
 Handler getWarpgroupCommit();
 /// Waits for all groups but the last `immediate`. all: as for the fence.
 Handler getWarpgroupWait();
-/// Lets products read what this thread has written to shared memory, and copies
+/// Lets wgmmas read what this thread has written to shared memory, and copies
 /// complete on the mbarriers that it has made.
 Handler getProxyFence();
 /// `immediate` is how many registers each thread has from now on; `count` is 1

@@ -54,8 +54,8 @@ void Warp::move(LaneMask lanes, uint32_t to) {
   forLanes(lanes, [&](unsigned lane) { place[lane] = to; });
 }
 
-/// Lanes at the earliest place run first: where paths meet again, the first
-/// one to come waits for the others.
+/// Lanes at the earliest instruction run first: where paths meet again, the
+/// first one to come waits for the others.
 void Warp::run() {
   const std::vector<Instruction> &code = block.code.instructions;
   wake();
@@ -208,7 +208,7 @@ bool Warp::meet(LaneMask &mask, uint32_t pc) {
 }
 
 void Warp::pass() {
-  // All alive lanes are at the same place.
+  // All alive lanes are at the same instruction.
   uint32_t pc = place[std::countr_zero(alive)] + 1;
   move(alive, pc);
   waiting = 0;
@@ -368,11 +368,11 @@ void Block::checkWarpgroups() {
     if (!waits[warp->number / 4] && warp->productTrace != first.productTrace &&
         !failed())
       fail(*warp, code.instructions.front(), -1,
-           "has issued other products or register counts than warp " +
+           "has issued other wgmmas or register counts than warp " +
                std::to_string(first.number) + " of its group");
     if (warp->ended() && !warp->products.empty() && !failed())
       fail(*warp, *warp->products.front().instruction, -1,
-           "leaves the kernel while a product is in flight");
+           "leaves the kernel while a wgmma is in flight");
   }
 }
 

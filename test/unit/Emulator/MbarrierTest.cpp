@@ -137,5 +137,5 @@ TEST_F(MbarrierTest, Setmaxnreg_MovesRegistersBetweenWarpgroups) {
                     "  nvvm.setmaxregister decrease 24\n  llvm.br "
                     "^end\n^end:\n",
                     128),
-                "has issued other products or register counts than warp 0");
+                "has issued other wgmmas or register counts than warp 0");
 }

@@ -74,7 +74,7 @@ struct Tiles {
     return d == 0 ? rowElements() * 2 + 8 : d == 1 ? 5 : 11;
   }
   int box(unsigned d) const { return d == 0 ? rowElements() : d == 1 ? 2 : 4; }
-  /// Elements from tile to tile, and the place of the first.
+  /// Elements from tile to tile, and the offset of the first.
   static constexpr int kStep[3] = {24, 1, 3}, kFirst[3] = {-16, -1, -2};
 
   uint16_t value(int x, int y, int z) const {
@@ -88,7 +88,7 @@ struct Tiles {
     std::iota(all.begin(), all.end(), uint16_t(1));
     return all;
   }
-  /// A tile as the ISA draws it: pieces of 16 bytes change places.
+  /// A tile as the ISA draws it: pieces of 16 bytes are permuted.
   std::vector<uint16_t> tile(unsigned number) const {
     std::vector<uint16_t> all(bytes() / 2);
     for (int z = 0; z < box(2); ++z)
@@ -121,7 +121,7 @@ struct Tiles {
 };
 
 /// Two warps read what one thread of a third, the last or the first one, has
-/// copied to two places in turn. Those of a place are called %data, %full,
+/// copied to two stages in turn. Those of a stage are called %data, %full,
 /// %empty and %phase; %parity is that of the phase before.
 struct Ring {
   std::string made = make("%full0", "%c1") + make("%full1", "%c1") +
@@ -178,7 +178,7 @@ protected:
         {{data(in), in.size() * 2, false}, {data(out), out.size() * 2, true}});
   }
 
-  /// Defines the names of the place of tile `t`.
+  /// Defines the names of the stage of tile `t`.
   static std::string place(const std::string &t) {
     return "  %s = llvm.and " + t + ", %c1 : i32\n  %turn = llvm.lshr " + t +
            ", %c1 : i32\n  %phase = llvm.and %turn, %c1 : i32\n"
@@ -274,7 +274,7 @@ protected:
 
 inline const std::string behindCopy = "  llvm.br ^copied\n^copied:\n";
 
-/// One thread's copy to the first place; all know of its mbarrier.
+/// One thread's copy to the first stage; all know of its mbarrier.
 inline std::string copyOnce(const std::string &copied,
                             const std::string &before = "",
                             const std::string &to = "%shared") {

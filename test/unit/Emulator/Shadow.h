@@ -2,7 +2,7 @@
 //
 // Finds reads of memory that nobody has written, or that a copy has still to
 // write, blocks that share memory, and threads that do without a barrier
-// between. When copies and products may use memory is what
+// between. When copies and wgmmas may use memory is what
 // tile-gpu-verify-synchronization proves.
 //
 //===----------------------------------------------------------------------===//
@@ -27,7 +27,7 @@ enum class Finding : uint8_t {
   /// last barrier.
   OtherWrote,
   OtherRead,
-  /// It is the result of an asynchronous product.
+  /// It is the result of an asynchronous wgmma.
   ProductInFlight,
 };
 

@@ -1,4 +1,4 @@
-//===- WarpgroupTest.cpp - asynchronous products on the emulator ----------===//
+//===- WarpgroupTest.cpp - wgmma on the emulator --------------------------===//
 
 #include "test/unit/Emulator/RingTest.h"
 
@@ -14,8 +14,8 @@ struct Order {
 
 class WarpgroupTest : public RingTest {
 protected:
-  /// A product of four warps. Its a is 1 everywhere, in registers; its b are
-  /// the 8 rows of a tile that was copied to the first place.
+  /// A wgmma of four warps. Its a is 1 everywhere, in registers; its b are
+  /// the 8 rows of a tile that was copied to the first stage.
   Status multiply(const Order &order) {
     tiles = {32};
     uint64_t descriptor =
@@ -70,5 +70,5 @@ TEST_F(WarpgroupTest, WriteToWhatWgmmaReads_IsFound) {
                  ": (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i16\n"
                  "  %half = llvm.trunc %tid : i32 to i16\n"
                  "  llvm.store %half, %first : i16, !llvm.ptr<3>\n";
-  expectFailure(multiply(order), "changes while a product reads it");
+  expectFailure(multiply(order), "changes while a wgmma reads it");
 }

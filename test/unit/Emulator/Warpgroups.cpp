@@ -1,9 +1,9 @@
-//===- Warpgroups.cpp - asynchronous products of four warps ---------------===//
+//===- Warpgroups.cpp - wgmma of four warps -------------------------------===//
 //
 // wgmma.mma_async by the rules of the PTX ISA alone ("Asynchronous warpgroup
 // level matrix multiply-accumulate"): a descriptor says where a matrix starts
 // in shared memory and how far its parts are apart, and a swizzle exchanges
-// bits of each address. A product is computed when it is issued; until it has
+// bits of each address. A wgmma is computed when it is issued; until it has
 // been waited for its results are undefined, and what it read must stay the
 // same.
 //
@@ -20,7 +20,7 @@ using namespace nsa::emulator;
 
 namespace {
 
-/// Elements of each sum of one product.
+/// Elements of each sum of one wgmma.
 constexpr unsigned kDepth = 16;
 constexpr unsigned kWarpsOfGroup = 4;
 
@@ -53,7 +53,7 @@ struct Operand {
   std::vector<bool> bad;
 };
 
-/// What one warp does of a product.
+/// What one warp does of a wgmma.
 class Product {
 public:
   Product(Warp &warp, const Instruction &i)
@@ -170,7 +170,7 @@ void Product::run(LaneMask mask) {
     return warp.block.fail(warp, i, -1, "is in no group of four warps");
   if (!warp.isFenced)
     return warp.block.fail(warp, i, -1,
-                           "no wgmma.fence stands before this product");
+                           "no wgmma.fence stands before this wgmma");
   const uint32_t *operands = i.all + shape.results();
   Operand a(16), b(shape.columns);
   if (shape.aInRegisters)
@@ -183,7 +183,7 @@ void Product::run(LaneMask mask) {
   const uint32_t *tied = operands + 1;
   uint32_t note = warp.block.note({&i, warp.thread(0), warp.block.number,
                                    Finding::ProductInFlight, 0, -1, 0});
-  // All that the product reads of registers is read before it writes any.
+  // All that the wgmma reads of registers is read before it writes any.
   std::vector<std::array<float, kLanes>> sums(shape.results());
   std::vector<LaneMask> bad(shape.results());
   for (unsigned r = 0; r < shape.results(); ++r) {
@@ -222,7 +222,7 @@ void Product::run(LaneMask mask) {
 // Order
 //===----------------------------------------------------------------------===//
 
-/// Moves operand `k` to result `k`, and the products in flight with them.
+/// Moves operand `k` to result `k`, and the wgmmas in flight with them.
 void moveResults(Warp &warp, const Instruction &i, LaneMask mask,
                  uint64_t endedGroups) {
   struct Moved {
@@ -286,7 +286,7 @@ void await(Warp &warp, const Instruction &i, LaneMask mask) {
         return warp.block.fail(
             warp, *product.instruction, -1,
             "byte " + std::to_string(read.offset) +
-                " of shared memory changes while a product reads it");
+                " of shared memory changes while a wgmma reads it");
   }
   warp.products = std::move(kept);
   warp.isFenced = false;

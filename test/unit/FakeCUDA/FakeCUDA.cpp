@@ -640,7 +640,7 @@ int cublasLtMatmul(void *, void *desc, const void *alpha, const void *a,
   double flops = 2.0 * double(out.rows) * double(out.cols) * double(depth) *
                  double(out.batch);
   double speed = left.type == 0 ? kFakeFloatSpeed : kFakeHalfSpeed;
-  // Products of models are not computed: their kernels do nothing, so that no
+  // Matmuls of models are not computed: their kernels do nothing, so that no
   // number comes of them.
   bool computes = flops < 1e5;
   auto multiply = [=](int n, uint64_t i, uint64_t j) {

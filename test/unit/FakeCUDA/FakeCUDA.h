@@ -7,7 +7,7 @@
 #include <string>
 
 /// What the GPU does in a second: bytes that a copy reads and writes, and
-/// operations of products.
+/// operations of matmuls.
 constexpr double kFakeCopySpeed = 3e12, kFakeFloatSpeed = 5e13,
                  kFakeHalfSpeed = 8e14;
 

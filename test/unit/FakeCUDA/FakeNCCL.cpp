@@ -1,7 +1,7 @@
 //===- FakeNCCL.cpp - ranks that reduce in shared memory ------------------===//
 //
 // Stands in for libnccl.so.2 beside the GPU in host memory. Ranks are processes
-// of one machine; a file in /dev/shm has a place for the data of each. A
+// of one machine; a file in /dev/shm has a slot for the data of each. A
 // reduction is done once all ranks have brought theirs.
 //
 //===----------------------------------------------------------------------===//

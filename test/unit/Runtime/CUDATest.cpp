@@ -472,7 +472,7 @@ TEST_F(CUDATest, MatmulWithoutAlgorithm_IsNamed) {
   fakeCUDAFail("cublasLtMatmulAlgoGetHeuristic", 1);
   EXPECT_EQ(create(makeTestArtifact("sm_90a")).message(),
             "test.nsax: entry 'eval': command 1 (gemm 4x16x8): cuBLASLt has no "
-            "algorithm for a product of 4x8 and 8x16 (status 15), from "
+            "algorithm for a matmul of 4x8 and 8x16 (status 15), from "
             "model.mlir:5:3");
 }
 

@@ -75,7 +75,7 @@ Program makeGemm(const Case &c, int threads) {
   for (const TensorView &view : program->tensors())
     for (uint64_t i = 0; i < view.elements(); ++i)
       set(view, i, uniform(random));
-  // A product that is not added to must not read what was there.
+  // A GEMM that is not added to must not read what was there.
   if (c.beta == 0 || c.isApart)
     for (uint64_t i = 0; i < program->findTensor("out")->elements(); ++i)
       set(*program->findTensor("out"), i, NAN);

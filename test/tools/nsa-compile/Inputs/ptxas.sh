@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stands in for ptxas: an empty result, and for every kernel the log of one that
 # spills $SPILLS bytes (only $SPILLING, if that names one) and, with $SERIALISED,
-# a code such as C7510, of one whose products wait. With
+# a code such as C7510, of one whose wgmma are serialized. With
 # $LIMITED only kernels spill that may not have all registers, with $THREADS only
 # kernels of more threads. Calls are added to the file $CALLS, with the limits of
 # registers.
