@@ -16,8 +16,8 @@ namespace nsa {
 /// memory that a launch gives it.
 inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 
-/// Attribute of a function made from a kernel, an i64: registers that each
-/// thread has to have at launch, because some hand theirs over to others.
+/// Attribute of a function made from a kernel, an i64: registers of each
+/// thread at launch, before setmaxnreg reallocates them.
 inline constexpr llvm::StringLiteral kLaunchRegistersAttr =
     "nsa.launch_registers";
 
@@ -29,18 +29,18 @@ inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
 /// tiles, so that spilling is a performance lint.
 inline constexpr llvm::StringLiteral kMultipliesAttr = "nsa.multiplies";
 
-/// Attribute of an argument of a kernel, an i64: bytes of which its address is
-/// a multiple in every launch. Without it, that of a tensor of its own is one
-/// of `kTensorAlignment`, that of columns of a matrix one of an element.
+/// Attribute of an argument of a kernel, an i64: the alignment of its address
+/// in bytes. Without it, a tensor of its own has `kTensorAlignment`, columns of
+/// a matrix the alignment of an element.
 inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
 inline constexpr int64_t kTensorAlignment = 16;
 
-/// Attribute of a kernel, an i64: blocks that a multiprocessor is to run at
-/// once, as far as registers go. Without it, as many as fit.
+/// Attribute of a kernel, an i64: minimum blocks per multiprocessor, which
+/// limits registers (minctasm). Without it, as many as fit.
 inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 
-/// Attribute of a kernel, a unit: a producer warpgroup is to copy the tiles
-/// that its loops multiply, however few accumulator registers these have.
+/// Attribute of a kernel, a unit: use a producer warpgroup for its loops,
+/// however few accumulator registers these have.
 inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
 /// Attribute of a kernel of attention and of its description, a dictionary: the
@@ -65,9 +65,9 @@ inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
 /// with, the stages of the loops that copy ahead. Of a kernel, an i64.
 inline constexpr llvm::StringLiteral kStagesAttr = "nsa.stages";
 
-/// Attribute of an arith.select in the body of a map, a unit: its values are
-/// the same but for their rounding. The second one is right everywhere; the
-/// first one, where the condition holds, takes less time.
+/// Attribute of an arith.select in the body of a map, a unit: the true value is
+/// a fast path where the condition holds, the false value is right everywhere.
+/// They differ in rounding only.
 inline constexpr llvm::StringLiteral kShortcutAttr = "nsa.shortcut";
 
 /// Attribute of a kernel, an array<i64> with a number for each argument: the

@@ -116,7 +116,7 @@ def NN_SquaredReluBackwardOp
 }
 
 def NN_SoftcapOp : NN_Activation<"softcap", "SoftcapBackwardOp", []> {
-  let summary = "values brought smoothly between two bounds";
+  let summary = "soft clamp to two bounds by tanh";
   let description = [{
     `y = cap * tanh(x / cap)`, which lies between `-cap` and `cap`: Riviere et al.,
     "Gemma 2", 2024, section 2. It is not computed again by backward, which reads

@@ -9,7 +9,7 @@ include "mlir/IR/OpBase.td"
 def NN_Dialect : Dialect {
   let name = "nn";
   let cppNamespace = "::nsa::nn";
-  let summary = "What a decoder needs besides attention, and its training step";
+  let summary = "Decoder layers other than attention, and the training step";
   let description = [{
     Value-semantics operations on ranked tensors of static shape: embedding,
     matmul, normalisation, rotary embedding, gates, activations, loss,

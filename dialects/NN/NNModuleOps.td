@@ -192,7 +192,7 @@ def NN_CallOp : NN_Op<"call", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let opDocGroup = NSA_DocGroup<"Functions">;
-  let summary = "the results of a function for these arguments";
+  let summary = "call of a function";
   let description = [{
     The operations of the function take the place of the call. A function does not
     call itself, neither through others.
@@ -258,7 +258,7 @@ def NN_RepeatOp : NN_Op<"repeat", [SingleBlock,
 
 def NN_NextOp : NN_Op<"next", [Pure, Terminator, HasParent<"RepeatOp">]> {
   let opDocGroup = NSA_DocGroup<"Functions">;
-  let summary = "what the next layer begins with";
+  let summary = "the input of the next layer";
   let description = [{
     See the example of `nn.repeat`.
   }];
@@ -360,7 +360,7 @@ def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
 }
 
 def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
-  let summary = "matmul with a weight, maybe as heads";
+  let summary = "matmul with a weight, optionally split into heads";
   let description = [{
     `y = x . w^T` for a weight `[out, in]`, which is `nn.matmul` with
     `transpose_rhs`. With `heads N`, the columns are split into `N` heads.

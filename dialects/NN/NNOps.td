@@ -623,7 +623,7 @@ def NN_FillOp : NN_GraphOp<"fill"> {
 
 def NN_RecomputeBarrierOp : NN_GraphOp<"recompute_barrier", [NSA_ViewOfOperand]> {
   let opDocGroup = NSA_DocGroup<"Recomputation">;
-  let summary = "the operand, for operations that are computed again";
+  let summary = "identity that keeps recomputed operations apart";
   let description = [{
     `y = x`, a view without a copy. It is never folded: an operation that reads
     `x` through a barrier is another operation than its twin that reads `x`

@@ -33,7 +33,7 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
 
 def NN_SliceShardOp : NN_NamedOp<"slice_shard"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
-  let summary = "this rank's part of a tensor";
+  let summary = "this rank's shard of a tensor";
   let description = [{
     As many elements as each of `R` ranks has: the result's size is the
     operand's divided by `R`. Which ones they are is decided when the tensor is
@@ -56,7 +56,7 @@ def NN_SliceShardOp : NN_NamedOp<"slice_shard"> {
 
 def NN_AllGatherOp : NN_NamedOp<"all_gather"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
-  let summary = "a tensor of the parts of all ranks";
+  let summary = "a tensor gathered from the shards of all ranks";
   let description = [{
     The inverse of `nn.slice_shard`: every rank gets the parts of all.
 
@@ -149,7 +149,7 @@ def NN_AverageStepOp : NN_GraphOp<"average_step"> {
 
 def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
   let opDocGroup = NSA_DocGroup<"Training step">;
-  let summary = "scale of the loss for the next step, by what this one gave";
+  let summary = "update of the dynamic loss scale";
   let description = [{
     Gradients of f16 activations are computed of `scale * loss`, so that small
     ones do not vanish (Micikevicius et al., "Mixed Precision Training", 2018,

@@ -140,7 +140,7 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
 
 def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
   let opDocGroup = NSA_DocGroup<"Optimizers">;
-  let summary = "average of gradients, and the direction of a step by Nesterov";
+  let summary = "momentum and the Nesterov direction of a step";
   let description = [{
     With `hyper`, `g` and what happens if `norm` or `loss` is not finite as for
     `nn.adamw`:
@@ -228,7 +228,7 @@ def NN_BatchMatmulOp : NN_StackedOp<"batch_matmul"> {
 
 def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
   let opDocGroup = NSA_DocGroup<"Optimizers">;
-  let summary = "a weight moved against a direction";
+  let summary = "a weight updated by a direction";
   let description = [{
     With `hyper` as for `nn.adamw`:
 

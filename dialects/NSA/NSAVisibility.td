@@ -165,7 +165,7 @@ def NSA_CausalAttr : NSA_BandAttr<"Causal", "causal"> {
 }
 
 def NSA_StridedAttr : NSA_VisibilityAttr<"Strided", "strided", ["limitTo"]> {
-  let summary = "every so manieth block of tokens, back from the query's own";
+  let summary = "every n-th block of tokens, back from the query's own";
   let description = [{
     Query `t` sees the keys `u <= t` of its own block of `block` tokens and of
     those at a distance of a multiple of `stride` blocks from it.

@@ -130,7 +130,7 @@ def RT_I64Array : AttrParameter<"::mlir::DenseI64ArrayAttr", ""> {
 
 def RT_TensorMapAttr : AttrDef<RT_Dialect, "TensorMap"> {
   let mnemonic = "tensor_map";
-  let summary = "how the TMA unit of a GPU sees the memory of an argument";
+  let summary = "TMA descriptor of the memory of an argument";
   let description = [{
     The memory of argument number `argument` of a kernel as a tensor of `element`
     with these `extents`, innermost first. `strides` are the bytes from one

@@ -391,7 +391,7 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
 }
 
 def RT_SliceShardOp : RT_Command<"slice_shard"> {
-  let summary = "copy this rank's part of memory";
+  let summary = "copy out this rank's shard of memory";
   let description = [{
     With `n` elements in `part` and `r` the number of this rank, copies the
     elements `r * n` to `r * n + n - 1` of `memory`, which has `n` for each rank.
@@ -415,7 +415,7 @@ def RT_SliceShardOp : RT_Command<"slice_shard"> {
 }
 
 def RT_WriteShardOp : RT_Command<"write_shard"> {
-  let summary = "copy to this rank's part of memory";
+  let summary = "copy into this rank's shard of memory";
   let description = [{
     The inverse of `rt.slice_shard`: the other parts of `memory` stay.
 

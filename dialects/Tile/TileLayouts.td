@@ -12,7 +12,7 @@ class Tile_Layout<string name, string mnemonic_>
 }
 
 def Tile_MmaLayoutAttr : Tile_Layout<"MmaLayout", "mma"> {
-  let summary = "registers as `mma.sync` accumulates into them";
+  let summary = "accumulator registers of `mma.sync`";
   let description = [{
     Rows come in M-tiles of 16; M-tile `s` belongs to warp `s % warps` and is that
     warp's M-tile `s / warps`. Of every 8 columns of an M-tile, a lane holds rows
@@ -34,7 +34,7 @@ def Tile_MmaLayoutAttr : Tile_Layout<"MmaLayout", "mma"> {
 }
 
 def Tile_SharedAttr : Tile_Layout<"Shared", "shared"> {
-  let summary = "shared memory of the block, as `ldmatrix` reads it";
+  let summary = "swizzled shared memory, as `ldmatrix` reads it";
   let description = [{
     A tile of bf16 or f16. Chunks of 16 bytes are permuted within their row by
     the number of the row, so that neither reading a column of chunks nor
@@ -46,7 +46,7 @@ def Tile_SharedAttr : Tile_Layout<"Shared", "shared"> {
 }
 
 def Tile_RematerializedAttr : Tile_Layout<"Rematerialized", "rematerialized"> {
-  let summary = "nowhere: elements are computed where they are used";
+  let summary = "no registers: rematerialized at each use";
   let description = [{
     For coordinates and masks: ranges, splats, loads from memory that the kernel
     does not write, and maps of these.

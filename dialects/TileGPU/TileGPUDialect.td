@@ -60,7 +60,7 @@ class TileGPU_Attr<string name, string mnemonic_, list<Trait> traits = []>
 
 def TileGPU_BlockedAttr : TileGPU_Attr<"Blocked", "blocked", [
     DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
-  let summary = "the registers of a block's threads, without tensor cores";
+  let summary = "registers in a blocked layout over the threads of a block";
   let description = [{
     Of the block's `threads`, `threads_per_row` in sequence share a row, and
     neighbouring groups neighbouring rows; with more rows than groups, the first
@@ -106,7 +106,7 @@ def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
 }
 
 def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
-  let summary = "the buffers of a loop's iterations, copied ahead in shared memory";
+  let summary = "the stages of a loop's buffers in shared memory";
   let description = [{
     What one iteration reads takes `bytes` of shared memory, and there are
     `stages` of it in sequence from `offset`: while an iteration computes on one,
@@ -120,7 +120,7 @@ def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
 }
 
 def TileGPU_ProducerAttr : TileGPU_Attr<"Producer", "producer"> {
-  let summary = "a warpgroup that issues TMA loads for those that multiply";
+  let summary = "a producer warpgroup that issues TMA loads";
   let description = [{
     All loops that it copies for take turns in one pipeline. Its mbarriers lie at
     `barriers` in shared memory. Registers are shared such that `blocks` run on a

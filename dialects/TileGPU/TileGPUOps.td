@@ -100,7 +100,7 @@ def TileGPU_LocalStoreOp : Op<TileGPU_Dialect, "local_store", []> {
 }
 
 def TileGPU_LocalViewOp : Op<TileGPU_Dialect, "local_view", [Pure]> {
-  let summary = "a buffer as the tile that operations read there";
+  let summary = "view of a buffer as a tile";
   let description = [{
     Example:
 
@@ -163,7 +163,7 @@ def TileGPU_IterationOp : Op<TileGPU_Dialect, "iteration", [
 
 def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
     NoTerminator, NoRegionArguments, SingleBlock]> {
-  let summary = "copies for a later iteration, where there is one";
+  let summary = "prefetch for a later iteration, if there is one";
   let description = [{
     The condition is the same in all threads. Nothing in it waits: the copies
     are a group that the next `async_commit` ends.
@@ -189,7 +189,7 @@ def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
 
 def TileGPU_WarpIfOp : Op<TileGPU_Dialect, "warp_if", [
     NoRegionArguments, RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "a branch that each warp takes for its own rows";
+  let summary = "a warp-divergent branch: each warp decides for its rows";
   let description = [{
     A warp takes the first region if one of its rows is true, else the second
     one; so rows that are false are left alone in both. The results are MMA
@@ -219,7 +219,7 @@ def TileGPU_WarpIfOp : Op<TileGPU_Dialect, "warp_if", [
 
 def TileGPU_YieldOp : Op<TileGPU_Dialect, "yield", [
     Pure, Terminator, HasParent<"WarpIfOp">]> {
-  let summary = "what a branch of a warp makes";
+  let summary = "terminator of `tile_gpu.warp_if`";
   let arguments = (ins Variadic<Tile_TileType>:$results);
   let assemblyFormat = "$results attr-dict `:` qualified(type($results))";
 }
@@ -229,7 +229,7 @@ def TileGPU_YieldOp : Op<TileGPU_Dialect, "yield", [
 //===----------------------------------------------------------------------===//
 
 def TileGPU_MBarriersOp : Op<TileGPU_Dialect, "mbarriers", [Pure]> {
-  let summary = "mbarriers, each passed after so many arrivals";
+  let summary = "mbarriers with an arrival count";
   let description = [{
     They lie at `offset` in shared memory, 8 bytes each.
 
@@ -283,7 +283,7 @@ class TileGPU_MBarrierOp<string name, dag more, string syntax>
 
 def TileGPU_MBarrierWaitOp : TileGPU_MBarrierOp<"mbarrier_wait",
     (ins I32:$parity), "`parity` $parity"> {
-  let summary = "wait until a phase of an mbarrier is over";
+  let summary = "wait for a phase of an mbarrier to complete";
   let description = [{
     The phase of this parity, 0 for the first one.
 
@@ -297,7 +297,7 @@ def TileGPU_MBarrierWaitOp : TileGPU_MBarrierOp<"mbarrier_wait",
 
 def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
     (ins I64Attr:$bytes), "`bytes` $bytes"> {
-  let summary = "arrive at an mbarrier, which so many bytes are going to reach";
+  let summary = "arrive at an mbarrier and expect bytes";
   let description = [{
     Example:
 
@@ -309,7 +309,7 @@ def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
 
 def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
     (ins Optional<I1>:$condition), "(`if` $condition^)?"> {
-  let summary = "a warp has read what is in a stage";
+  let summary = "consumer release: a warp has read a stage";
   let description = [{
     All of its threads have: one arrives for them, with a condition where that
     holds.
@@ -349,7 +349,7 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
 
 def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
     NoTerminator, NoRegionArguments, SingleBlock]> {
-  let summary = "one warpgroup more copies for those that multiply";
+  let summary = "roles of the producer and the consumer warpgroups";
   let description = [{
     A thread of the producer runs the first region, all threads of the others the
     second one; `blocks` are to run on a multiprocessor at once. Where registers
@@ -396,7 +396,7 @@ def TileGPU_BarrierOp : TileGPU_Op<"barrier"> {
 }
 
 def TileGPU_AnyThreadOp : TileGPU_Op<"any_thread"> {
-  let summary = "a barrier, and whether a condition holds in some thread";
+  let summary = "a barrier that ors a condition over the threads";
   let description = [{
     Example:
 
@@ -410,7 +410,7 @@ def TileGPU_AnyThreadOp : TileGPU_Op<"any_thread"> {
 }
 
 def TileGPU_AsyncCommitOp : TileGPU_Op<"async_commit"> {
-  let summary = "ends a group of asynchronous copies of each thread";
+  let summary = "commits a group of asynchronous copies of each thread";
   let description = [{
     Example:
 
@@ -422,7 +422,7 @@ def TileGPU_AsyncCommitOp : TileGPU_Op<"async_commit"> {
 }
 
 def TileGPU_AsyncWaitOp : TileGPU_Op<"async_wait"> {
-  let summary = "waits for the thread's own groups of copies but the newest";
+  let summary = "waits for all but the newest copy groups of the thread";
   let description = [{
     Example:
 
@@ -435,7 +435,7 @@ def TileGPU_AsyncWaitOp : TileGPU_Op<"async_wait"> {
 }
 
 def TileGPU_FenceAsyncOp : TileGPU_Op<"fence_async"> {
-  let summary = "wgmma sees what the thread has written to shared memory";
+  let summary = "makes the thread's shared-memory writes visible to wgmma";
   let description = [{
     Warpgroups read shared memory through the async proxy, threads write it
     through the generic one.
@@ -461,7 +461,7 @@ class TileGPU_PassThroughOp<string name> : TileGPU_Op<name, [
 }
 
 def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
-  let summary = "ends a group of wgmma, whose sums are in flight";
+  let summary = "commits a group of wgmma, whose sums are in flight";
   let description = [{
     The results are the sums, which may be used after a `wgmma_wait` only.
 
@@ -476,7 +476,7 @@ def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
 }
 
 def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
-  let summary = "waits for the sums of all groups of wgmma but the newest";
+  let summary = "waits for all but the newest groups of wgmma";
   let description = [{
     Of tiles, or of what a thread holds of them.
 
