@@ -30,7 +30,7 @@ static void forEachPlace(Location location,
     auto name = dyn_cast<NameLoc>(inner);
     if (isa<FileLineColLoc>(inner) || (name && !isTag(name)))
       visit(inner);
-    // What a name is for belongs to it.
+    // A NameLoc's child location belongs to the same layer.
     return name && !isTag(name) ? WalkResult::skip() : WalkResult::advance();
   });
 }

@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def ReduceFunctions : Pass<"nsa-reduce-functions", "::mlir::ModuleOp"> {
-  let summary = "Remove what a failure does not need from functions on tensors";
+  let summary = "Reduce functions on tensors while a failure persists";
   let description = [{
     Runs the program `test` on smaller and smaller modules and keeps each that it
     finds interesting: it gets the name of a file as its last argument and exits

@@ -45,7 +45,7 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
 }
 
 def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleOp"> {
-  let summary = "Note how the arguments of kernels are aligned in all launches";
+  let summary = "Annotate the alignment of kernel arguments";
   let description = [{
     Gives arguments of kernels the attribute `nsa.alignment`, in bytes, where
     that is not what `nsa-tile-to-nvvm` supposes without it: an address of
@@ -60,7 +60,7 @@ def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleO
 }
 
 def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
-  let summary = "Note which kernels of decoding may begin early";
+  let summary = "Annotate which decoding kernels may begin early";
   let description = [{
     Gives the kernels of an entry `decode` the attribute `nsa.launch_overlap`:
     a launch may begin while the one before it ends, since the arguments with
@@ -144,7 +144,7 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
 }
 
 def CheckPerformanceLints : Pass<"nsa-check-performance-lints", "::mlir::ModuleOp"> {
-  let summary = "Refuse performance lints in training entries that nobody allowed";
+  let summary = "Reject performance lints that were not allowed";
   let description = [{
     An entry is a training entry if one of its commands other than
     `rt.initialize` writes a parameter, a moment or a gradient. There each of

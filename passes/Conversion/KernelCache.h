@@ -39,7 +39,7 @@ struct KernelSpec {
   std::string shape;
   /// Number of programs along x, y and z, each at least 1.
   std::array<Extent, 3> grid = {1, 1, 1};
-  /// Floating-point operations of one launch; 0 if nobody counted.
+  /// Floating-point operations of one launch; 0 if unknown.
   int64_t flops = 0;
   /// What else the kernel depends on than the operation's name, attributes and
   /// types.
@@ -47,8 +47,8 @@ struct KernelSpec {
   /// The name of a kernel that depends on none of these, but on the types of
   /// its inputs and outputs, the shape and the key alone.
   std::string ownName = "";
-  /// Programs that a multiprocessor of a GPU is to run at once, as far as
-  /// registers go; 0 for as many as fit.
+  /// Minimum programs per multiprocessor, which limits registers; 0 for as many
+  /// as fit.
   int64_t minBlocks = 0;
   /// Whether a producer warpgroup copies for loops of few accumulator
   /// registers, too.
@@ -60,10 +60,10 @@ struct KernelSpec {
   /// Whether everything that the kernel does with extents of its arguments, and
   /// its grid, is an expression of those of a call where they are no constants.
   bool takesExtents = false;
-  /// Whether programs have the less work the larger their number along x is. A
-  /// GPU starts programs in order, x first: it gets those numbers along z, so
-  /// that the longest programs of all heads and batches start first and short
-  /// ones fill the multiprocessors in the end.
+  /// Whether programs have less work the larger their coordinate along x is. A
+  /// GPU starts programs in order, x first: these coordinates then go along z,
+  /// so that the longest programs of all heads and batches start first and
+  /// short ones fill the tail.
   bool longestFirst = false;
   /// What `KernelCache::choose` has found for it.
   ChosenSchedule schedule = {};

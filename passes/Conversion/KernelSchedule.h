@@ -20,9 +20,9 @@
 
 namespace nsa {
 
-/// What runs the programs of a kernel: a few threads, each with a cache of its
-/// own, or the multiprocessors of a GPU, each with many blocks at once; of a
-/// Hopper GPU, whose warpgroups multiply.
+/// What runs the programs of a kernel: a few CPU threads, each with a cache of
+/// its own, the multiprocessors of a GPU, each with many blocks at once, or
+/// those of a Hopper GPU, with wgmma.
 enum class ScheduleKind { CPU, CUDA, Hopper };
 
 /// Its values as an option.
@@ -49,7 +49,7 @@ inline auto getSelectedFormValues() {
                  "from masks of all blocks, on GPUs"));
 }
 
-/// Sizes of the tiles of attention that somebody fixes; where one is 0, the
+/// Sizes of the tiles of attention that options fix; where one is 0, the
 /// conversion chooses. Shorter sequences have smaller tiles.
 struct TileSizes {
   /// Of compressed and window attention: queries of a program, and keys of the
@@ -93,8 +93,7 @@ struct KernelSchedule {
   TileSizes fixed;
   SelectedForm selectedForm = SelectedForm::Auto;
 
-  /// Elements that a program treats which iterates over a flat tensor or over
-  /// rows, about.
+  /// Approximate elements per program of kernels over flat tensors or rows.
   int64_t elementsPerProgram = 16384;
   /// The longest tile of a flat tensor.
   int64_t elementsPerTile = 1024;
@@ -105,8 +104,8 @@ struct KernelSchedule {
   int64_t getRowsAtOnce(int64_t width) const;
   /// Elements of these rows at most; 0 for one row.
   int64_t elementsAtOnce = 0;
-  /// Programs that fill the machine. Where each has a cost of its own, there
-  /// are to be as many.
+  /// Programs that fill the machine: the number to use where each program has a
+  /// fixed cost.
   int64_t programs = 64;
   /// Parts, at most, of a sum to which every program contributes.
   int64_t mostPartialSums = 64;
@@ -126,8 +125,8 @@ struct KernelSchedule {
   int64_t mmaRows = 0;
   /// Columns of tiles of scores that have a halo are a multiple of it.
   int64_t columnMultiple = 1;
-  /// How many programs run without being in each other's way. Tiles of programs
-  /// are smaller where there are not enough of them.
+  /// Programs that run in parallel. Tiles are smaller where there are fewer
+  /// programs than that.
   int64_t processors = 1;
   /// True on GPUs: prefer redundant computation over serial work.
   bool isGPU = false;

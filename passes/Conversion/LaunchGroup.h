@@ -1,6 +1,6 @@
 //===- LaunchGroup.h - kernels side by side in one launch -------*- C++ -*-===//
 //
-// Kernels that do not need each other's results run as one: their programs are
+// Horizontal fusion: independent kernels run as one launch, their programs
 // numbered one after the other.
 //
 //===----------------------------------------------------------------------===//

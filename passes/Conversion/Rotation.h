@@ -1,7 +1,6 @@
 //===- Rotation.h - rotary embedding of elements and of rows ----*- C++ -*-===//
 //
-// One formula for every kernel that rotates: which of them a value went through
-// must not show in its bits.
+// One formula for every kernel that rotates, so that all give the same bits.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,9 +1,9 @@
 //===- Schedule.h - ways to cut one kernel ----------------------*- C++ -*-===//
 //
-// The tiles that are fastest for most shapes need more registers or shared
-// memory for others than there are. So a kernel of attention has a list of
-// schedules, fastest first, and takes the first one that the assembler has not
-// refused.
+// The tiles that are fastest for most shapes need too many registers or too
+// much shared memory for others. So a kernel of attention has a list of
+// schedules, fastest first, and takes the first one that the assembler does not
+// refuse.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,13 +31,12 @@ struct Schedule {
   /// Programs that share the columns of what a program computes otherwise. Each
   /// computes all scores.
   int64_t columnParts = 1;
-  /// Programs that a multiprocessor is to run at once, as far as registers go;
-  /// 0 for what the conversion chooses. With one, no warpgroup copies for the
-  /// others, and threads have all registers.
+  /// Minimum programs per multiprocessor, which limits registers; 0 for what
+  /// the conversion chooses. With 1 there is no producer, and threads have all
+  /// registers.
   int64_t minBlocks = 0;
-  /// Bytes of spills, stores and loads of a thread together, with which the
-  /// assembler does not refuse it: of the last resort for the widest heads,
-  /// where a few cost less than more programs that share columns.
+  /// Bytes of spill stores and loads per thread that are accepted: for the
+  /// widest heads a few spills cost less than more programs that share columns.
   int64_t spills = 0;
 };
 

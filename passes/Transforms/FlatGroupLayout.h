@@ -20,7 +20,7 @@ public:
   /// Whether these tensors may lie one after the other; then they do.
   bool claim(llvm::ArrayRef<llvm::StringRef> tensors);
 
-  /// The numbers of `tensors` in an order that leaves together what is claimed,
+  /// The numbers of `tensors` in an order that keeps claimed groups together,
   /// else as they are.
   llvm::SmallVector<unsigned>
   arrange(llvm::ArrayRef<llvm::StringRef> tensors) const;

@@ -1,8 +1,7 @@
 //===- Layers.h - the layers of a model, found in its graph -----*- C++ -*-===//
 //
-// Nothing in a model says where a layer begins. In the forward graph there are
-// places after which exactly one value is needed by what follows; a layer lies
-// between two of them.
+// The IR does not mark layers. In the forward graph there are cuts across which
+// exactly one value is live; a layer lies between two of them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +28,7 @@ findActivations(mlir::func::FuncOp function,
                 llvm::ArrayRef<mlir::Operation *> forward);
 
 /// Runs of activations that lie in one layer, each with the output last. A
-/// range of several operations between two places lies inside a layer, and a
+/// range of several operations between two cuts lies inside a layer, and a
 /// layer begins where a range holds an operation whose results are always
 /// kept for the backward graph. Ranges of one operation belong to no layer.
 llvm::SmallVector<OperationGroup>

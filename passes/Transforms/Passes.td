@@ -156,7 +156,7 @@ def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
 }
 
 def AssignOptimizers : Pass<"nsa-assign-optimizers", "::mlir::func::FuncOp"> {
-  let summary = "Give another optimizer to what an optimizer is not for";
+  let summary = "Assign another optimizer where the chosen one does not fit";
   let description = [{
     Muon is for matrices that lead from hidden states to hidden states. In a
     function that is trained, each parameter that is none gets the attribute
@@ -368,7 +368,7 @@ def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
 }
 
 def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
-  let summary = "Compute forward values again instead of keeping them";
+  let summary = "Rematerialize forward values in the backward graph";
   let description = [{
     Works on functions that `nsa-differentiate` has extended: what has a location
     tagged `backward` is the backward graph, the rest the forward graph. A forward
@@ -478,7 +478,7 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
 }
 
 def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
-  let summary = "Compute the loss without all logits at once";
+  let summary = "Compute the loss in chunks of rows";
   let description = [{
     The logits of a large vocabulary are the largest tensor of a model, and their
     gradient is as large. Where `nn.cross_entropy` reads an `nn.matmul` that
@@ -535,7 +535,7 @@ def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
 }
 
 def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
-  let summary = "Compute the same values with fewer commands";
+  let summary = "Fuse operations into fewer commands";
   let description = [{
     - `nn.add` of an `nn.matmul` that has no other reader becomes the
       accumulator of the matmul, if nothing reads the other term later: the
@@ -593,7 +593,7 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
 }
 
 def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Give each rank the states of a part of the parameters";
+  let summary = "Shard the optimizer states over the ranks";
   let description = [{
     The first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations
     Toward Training Trillion Parameter Models", 2020, section 5.1), for programs
@@ -637,7 +637,7 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
 }
 
 def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
-  let summary = "Make updates that are not elementwise of nn operations";
+  let summary = "Expand updates that are not elementwise to nn operations";
   let description = [{
     An optimizer that is not elementwise says which operations its step is made
     of (`buildUpdate` of `OptimizerOpInterface`). It is asked once for all updates
@@ -668,7 +668,7 @@ def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
 }
 
 def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
-  let summary = "Compute the branches of attention in fewer launches";
+  let summary = "Fuse the branches of attention into fewer launches";
   let description = [{
     - `nsa.combine` and the `nsa.attention` of its branches become one `nsa.fused`:
       one branch to the blocks of indices and, with `tokens`, any to tokens, of the
@@ -775,7 +775,7 @@ def RequirePhase : Pass<"nsa-require-phase", "::mlir::ModuleOp"> {
 }
 
 def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
-  let summary = "Check what may no longer be there after a phase";
+  let summary = "Verify the IR after a phase";
   let description = [{
     Reports every operation, type or attribute that a finished phase should have
     removed, at its location. Nothing is changed.

@@ -147,7 +147,7 @@ static LogicalResult addLossScale(func::FuncOp function) {
 }
 
 void PrecisionPass::runOnOperation() {
-  // The model's own only holds up to here.
+  // The attribute of the model is only valid before this point.
   auto own = getOperation()->getAttrOfType<StringAttr>(nn::kPrecisionAttr);
   getOperation()->removeAttr(nn::kPrecisionAttr);
   ComputePrecision precision = this->precision;

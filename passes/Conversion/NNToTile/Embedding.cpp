@@ -21,7 +21,7 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
 }
 
 namespace {
-/// The gradient of a table. Program: a slice of columns of every so manieth row
+/// The gradient of a table. Program: a slice of columns of every n-th row
 /// of one part of the gradient, which no other program touches: frequent tokens
 /// tend to be neighbours. It adds the tokens of a range in order; a part of
 /// its own has each range.

@@ -14,9 +14,9 @@
 
 namespace nsa {
 
-/// The length of the pieces into which `extent` elements are cut: a multiple of
-/// 16 up to `limit` that divides `extent` if there is one not too small, so
-/// that no piece needs a check of its end; else one that covers or nearly does.
+/// The length of tiles of `extent` elements: a multiple of 16 up to `limit`
+/// that divides `extent` if there is one not too small, so that no tile needs a
+/// mask; else one that covers the extent or nearly does.
 int64_t pickTile(int64_t extent, int64_t limit);
 
 /// The elements of a tensor in order, as tiles of 1 x `tile`, of which each

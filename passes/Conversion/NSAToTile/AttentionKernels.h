@@ -34,8 +34,8 @@ public:
       : scale(scale), softcap(softcap), isOfTwo(elementBits == 16),
         takesShortcuts(takesShortcuts) {}
 
-  /// The larger a product, the larger what is compared in its place: itself,
-  /// unless the scale is not positive.
+  /// A value in the order of scores: the product, or with the scale if that is
+  /// not positive.
   tile::Expr ordered(tile::Expr product) const;
   /// The exponent of an `ordered` product.
   tile::Expr ofOrdered(tile::Expr product) const;
@@ -157,14 +157,13 @@ AttentionShape getShapeOf(OpT op) {
   return getShapeOf(op, op.getValue());
 }
 
-/// Rows of a tile over `extent` things: all of them up to `limit`, in steps
-/// of `multiple`.
+/// Rows of a tile: `extent` rounded up to `multiple`, at most `limit`.
 int64_t getTileSize(const Extent &extent, int64_t limit = 64,
                     int64_t multiple = 8);
 
-/// The tile of queries that program `number` of `count` takes. Later queries
-/// see more keys: a wide machine, which runs many programs at once, takes the
-/// last ones first, so that it does not wait for them in the end.
+/// The query tile of program `number` of `count`. Later queries see more keys,
+/// so GPUs take the last tiles first: the longest programs must not start
+/// last.
 tile::Expr getQueryTileOf(tile::Expr number, const Extent &count, bool isGPU);
 
 /// A visibility in a kernel for sequences of one length: what it says of i32
@@ -188,7 +187,7 @@ public:
   tile::Expr endQuery(tile::Expr key) const;
 
 private:
-  /// With windows up to this, positions fit 32 bits in every sequence that is
+  /// Windows up to this keep positions within 32 bits in every sequence that is
   /// not longer.
   static constexpr int64_t kLongest = 1 << 30;
 
@@ -278,8 +277,8 @@ void limitToBlocks(tile::TileBuilder &b, KeyTile &tile, int64_t selectBlock,
                    tile::Expr first, mlir::Value own, mlir::Value before,
                    mlir::Value begin, mlir::Value query);
 
-/// Launches what finds where the sequence of each token ends, the first token
-/// after it, once for all that ask for those of the same `start`: i32 [B, S].
+/// Launches a kernel for the end of each token's sequence, one past its last
+/// token: i32 [B, S]. Operations with the same `start` share it.
 mlir::Value launchSequenceEnds(KernelCache &cache, mlir::OpBuilder &builder,
                                mlir::Operation *op, mlir::Value start);
 

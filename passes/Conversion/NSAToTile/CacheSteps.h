@@ -7,8 +7,8 @@
 
 namespace nsa {
 
-/// Launches together what rotates rows of a token, writes rows to caches, and
-/// compresses those before them, as far as they do not need each other.
+/// Merges the launches that rotate rows of a token, write rows to caches and
+/// compress earlier rows, as far as they are independent.
 void launchCacheSteps(mlir::Block &block, KernelCache &cache);
 
 } // namespace nsa

@@ -43,7 +43,7 @@ struct CompressKernel {
   int64_t numSlices() const { return padded() / widthSlice(); }
   /// Columns of a head in tiles: tensor cores add 16 products at once.
   int64_t padded() const;
-  /// Columns of what a program computes, as many as registers hold.
+  /// Columns of a program's result, as many as registers hold.
   int64_t columnTile() const;
   int64_t numColumnTiles() const;
   /// At least one, so that a launch without blocks is still a launch.

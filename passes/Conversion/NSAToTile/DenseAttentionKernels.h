@@ -1,6 +1,6 @@
 //===- DenseAttentionKernels.h - tiles of visible neighbours ----*- C++ -*-===//
 //
-// Attention without indices: a program goes through a range of keys.
+// Attention without indices: a program iterates over a range of keys.
 //
 //===----------------------------------------------------------------------===//
 
@@ -167,8 +167,8 @@ private:
   /// Whether sums of values have few registers: with more keys at once, scores
   /// have as many as those of wider heads.
   bool isThin() const { return shape.keyWidth <= 64 && shape.valueWidth <= 64; }
-  /// Whether a query sees so many keys that three warpgroups, for which another
-  /// one copies, are faster than two programs of two.
+  /// Whether a query sees so many keys that three consumer warpgroups with a
+  /// producer are faster than two programs of two.
   bool isLong() const;
   /// Whether three warpgroups compute so many exponents for each dot that
   /// they issue instructions most of the time.

@@ -71,7 +71,7 @@ struct GatedAttentionBackward : GatedAttention {
     rotateRange(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
                 /*inverse=*/true, start);
   }
-  /// Whether those who write the gradient of tokens rotate it back at once.
+  /// Whether the kernels that write the gradient of tokens also rotate it back.
   bool rotatesAtOnce() const { return rotatesTokens && !selected.isGPU; }
 
   SelectedForms forms;

@@ -26,14 +26,13 @@ void populateCachePatterns(KernelPatterns &patterns);
 /// Attention to caches.
 void populateDecodeAttentionPatterns(KernelPatterns &patterns);
 
-/// Launches what one token of each sequence does with caches in a few kernels
-/// whose programs fill a GPU: all that writes caches at once; attention and
-/// scores in parts of the cached rows; and the sum of all parts and branches.
+/// Merges the launches of a decoding step into a few kernels that fill a GPU:
+/// cache writes; attention and scores, split along the cached rows; and the sum
+/// of all splits and branches.
 void launchDecodeSteps(mlir::ModuleOp module, KernelCache &cache);
 
-/// Replaces attention that rotates what it loads where the launch that
-/// compresses its keys can do it: on machines with many programs, each of which
-/// would read the table of angles.
+/// On GPUs, moves the rotation of keys from attention to the launch that
+/// compresses them: else each program would read the table of angles.
 void rotateWithCompression(mlir::ModuleOp module, KernelCache &cache);
 
 } // namespace nsa

@@ -1,7 +1,7 @@
 //===- RowProgram.h - rows of attention kernels, and their keys -*- C++ -*-===//
 //
-// What a program works on: neighbouring queries of one head, or of all heads of
-// a group. And what it hands to a loop over key tiles.
+// The rows of a program: neighbouring queries of one head, or of all heads of a
+// group; and the body of its loop over key tiles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@
 
 namespace nsa {
 
-/// What a kernel does with a key tile: the next values of those carried.
+/// The body for a key tile: returns the next carried values.
 using KeyTileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
     const KeyTile &tile, llvm::ArrayRef<mlir::Value> carried)>;
 
@@ -78,9 +78,8 @@ RowProgram makeHeadsProgram(const AttentionShape &shape, int64_t queries,
 /// A program whose rows are (query, head of the group) pairs, heads innermost,
 /// so that keys and values are read once per group. Programs are numbered by
 /// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
-/// grid. Rows may come in M-tiles of 16, which one warp multiplies, of whole
-/// queries: what these leave of an M-tile repeats the last one, and is not
-/// stored.
+/// grid. Rows may come in M-tiles of 16 with whole queries: the remaining rows
+/// of an M-tile repeat the last one, and are not stored.
 struct GroupProgram : RowProgram {
   static constexpr int64_t mTileRows = 16;
 

@@ -47,8 +47,8 @@ struct SelectedAttention {
     return std::min<int64_t>(selectBlock,
                              llvm::alignTo(int64_t(shape.sequence), handy));
   }
-  /// The largest divisor of a selection block that is a handy tile: a smaller
-  /// one for wide heads where programs share what memory there is.
+  /// The largest divisor of a selection block that makes a good tile: a smaller
+  /// one for wide heads where programs share a cache.
   static int64_t getKeyTile(const AttentionShape &shape, int64_t selectBlock,
                             const KernelSchedule &schedule);
   /// More queries have more blocks in common, and more that only one of them
@@ -229,8 +229,8 @@ struct SelectedAttention {
   struct PackedLists;
 
 private:
-  /// A key tile, or less: where one warp has all rows of a program, many of
-  /// these share a processor, and small tiles leave memory for all of them.
+  /// A key tile, or less: where one warp has all rows of a program, many
+  /// programs share a multiprocessor, and small tiles leave memory for them.
   int64_t getStepTile(const KernelSchedule &schedule) const;
   /// A key tile, or where tensor cores cannot add up so many products, one that
   /// reaches beyond the block.

@@ -10,13 +10,13 @@ namespace nsa {
 /// For each query and key head a bit for each block, set if the query selected
 /// the block and sees it: i32 [B, Hkv, words, S]. Bit 0 of the first word is
 /// the first block. Where queries select most of what they see, programs that
-/// go through all keys with such a mask are faster than those that go through
-/// lists.
+/// iterate over all keys with such a mask are faster than those that iterate
+/// over lists.
 struct SelectionMasks {
   static constexpr int64_t blocksPerWord = 32;
 
-  /// Launches the kernel that makes them from `indices`, once for all that ask
-  /// for those of the same indices.
+  /// Launches the kernel that makes them from `indices`; operations with the
+  /// same indices share it.
   static mlir::Value launch(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value indices,
                             int64_t selectBlock);

@@ -1,9 +1,8 @@
 //===- EntryBuilder.h - a function on tensors as an entry -------*- C++ -*-===//
 //
 // Decides where every tensor value of a straight-line function lives and emits
-// the commands of its entry. Decisions are made in the order of the function:
-// at each operation, the memory that a value may take over holds a value
-// without later readers.
+// the commands of its entry, in the order of the function. A value may take
+// over memory if the value in it has no later readers.
 //
 //===----------------------------------------------------------------------===//
 

@@ -17,7 +17,7 @@ getInPlacePairs(tile::KernelOp kernel);
 /// memory as an input of the same type. It may if all stores to the output are
 /// in one block, and every load of the input stands before them in it with the
 /// coordinates of one of them: then each element is read just before it is
-/// written, and as the coordinates of elements written differ, by nobody else.
+/// written, and by no other program, as the coordinates written differ.
 /// A program may load what it has stored.
 class InPlaceAnalysis {
 public:

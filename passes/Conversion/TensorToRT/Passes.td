@@ -90,7 +90,7 @@ def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
 }
 
 def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
-  let summary = "Reduce tensors that lie one after the other as one";
+  let summary = "Bucket the all-reduces of adjacent tensors";
   let description = [{
     `nsa-buffer` makes a reduction over ranks for every gradient, before the
     update. Those of tensors that are neighbours in memory become one reduction
@@ -130,7 +130,7 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
 }
 
 def ConvertToReduceScatter : Pass<"nsa-convert-to-reduce-scatter", "::mlir::ModuleOp"> {
-  let summary = "Reduce gradients only for the rank that updates them";
+  let summary = "Convert all-reduces of gradients to reduce-scatters";
   let description = [{
     Where ranks share the optimizer's state (`nsa-shard-optimizer`), a rank needs
     only its part of the mean gradients. Cuts the tensors of a shard at their
@@ -169,7 +169,7 @@ def ConvertToReduceScatter : Pass<"nsa-convert-to-reduce-scatter", "::mlir::Modu
 }
 
 def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
-  let summary = "Start reductions as soon as their memory is complete";
+  let summary = "Overlap reductions with the commands of backward";
   let description = [{
     Moves every `rt.collective_start` after the last command before it that
     touches its memory, and its `rt.collective_done` before the first one

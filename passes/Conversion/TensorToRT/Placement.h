@@ -3,7 +3,7 @@
 // Decides, before any command is emitted, which values of a straight-line
 // function are no tensors of their own: parts of an `nn.split` lie in what is
 // split, operands of an `nn.concat` are computed where they belong, and a
-// kernel may write its result over a part that nobody else reads any more.
+// kernel may write its result over a part without later readers.
 //
 //===----------------------------------------------------------------------===//
 

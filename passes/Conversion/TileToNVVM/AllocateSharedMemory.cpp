@@ -35,7 +35,7 @@ struct Limits {
   int64_t bytes;
 };
 
-/// Where all that a kernel has in shared memory is to lie.
+/// Offsets of everything that a kernel has in shared memory.
 class Allocator {
 public:
   Allocator(KernelOp kernel, const Limits &limits);
@@ -126,10 +126,10 @@ void Allocator::allocate(Block &block) {
 // Loops that copy ahead
 //===----------------------------------------------------------------------===//
 
-/// Stages of a loop, of `bytes` each. Warpgroups multiply faster than one copy
-/// ahead comes, so they get more as long as no fewer blocks fit into a
-/// multiprocessor: 512 threads with 128 registers share its memory, of which
-/// something is left for what threads exchange.
+/// Stages of a loop, of `bytes` each. One copy ahead is too slow for
+/// warpgroups, so they get more stages as long as no fewer blocks fit into a
+/// multiprocessor: 512 threads with 128 registers share its memory, less what
+/// is reserved for scratch.
 int64_t Allocator::countStages(scf::ForOp loop, int64_t bytes) const {
   constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
   if (!findFirstDot(loop) || limits.stages > 2 || !limits.isLeast)
@@ -141,7 +141,7 @@ int64_t Allocator::countStages(scf::ForOp loop, int64_t bytes) const {
   return std::clamp<int64_t>(stages, limits.stages, most);
 }
 
-/// What a loop copies lies together.
+/// The buffers of one stage are contiguous.
 void Allocator::allocateLoop(scf::ForOp loop) {
   Prefetch prefetch;
   if (limits.stages > 1 && !producer.loops.contains(loop))
@@ -258,8 +258,8 @@ struct AllocateSharedMemory
         return allocator.apply(b);
       if (!allocator.hasStages())
         return refuse(kernel, allocator.bytes());
-      // There is no room for other loops that copy ahead beside a producer's,
-      // or to copy so far ahead.
+      // No room for the stages of other loops besides the producer's, or for so
+      // many stages.
       if (!allocator.hasProducer())
         --limits.stages;
       limits.producers = false;

@@ -24,7 +24,7 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
-/// Says why an operation is not compiled as well as others are.
+/// Emits a missed remark with the reason.
 static void noteMissed(Operation *op, StringRef name, StringRef what,
                        StringRef obstacle) {
   remark::missed(op->getLoc(),
@@ -66,8 +66,8 @@ static void makeWarpBranch(scf::IfOp branch, Value rows) {
   branch.erase();
 }
 
-/// Where a branch leaves rows alone that did not ask for it, a warp without
-/// such rows skips it: nothing inside may be a matter of several warps.
+/// A branch that does not change rows whose condition is false can be skipped
+/// by a warp without true ones, if nothing inside involves several warps.
 static void makeWarpBranches(KernelOp kernel) {
   SmallVector<AnyOp> votes;
   kernel.walk([&](AnyOp any) {
@@ -150,7 +150,7 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
     if (hasMmaLayout(load.getType()))
       loads.push_back(load);
   });
-  // Warps that pass blocks by need the memory of two for their ring.
+  // Kernels with per-warp skips need the memory of two CTAs for their stages.
   auto isInWarpBranches = [](LoadOp load) {
     return llvm::any_of(load->getUsers(), [](Operation *user) {
       return bool(user->getParentOfType<WarpIfOp>());
@@ -175,7 +175,7 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
 // Versions of mma
 //===----------------------------------------------------------------------===//
 
-/// Writes on each dot of MMA tiles which instructions it becomes.
+/// Sets the MMA version of each dot of MMA tiles.
 static void assignMma(KernelOp kernel, bool wgmma) {
   kernel.walk([&](DotOp op) {
     if (!hasMmaLayout(op.getType()))

@@ -145,8 +145,8 @@ static void report(KernelOp kernel, const LayoutAnalysis &layouts) {
                      layouts.getMTiles(), layouts.getWarps());
 }
 
-/// Dots of f32 are small ones beside those of 16 bits, or fp32 was asked
-/// for.
+/// Notes 16-bit dots without tensor cores. f32 dots are small next to these, or
+/// fp32 was asked for.
 static void notePerformanceLints(KernelOp kernel,
                                  const LayoutAnalysis &layouts) {
   bool isSlow = llvm::any_of(layouts.getMissed(), [](const auto &missed) {

@@ -92,8 +92,8 @@ static LogicalResult convertTiles(KernelOp kernel, const TypeConverter &types) {
 // The function
 //===----------------------------------------------------------------------===//
 
-/// How many registers of a thread the assembler may use: left to itself it
-/// spills some to run more blocks at once. All that a thread can have, or a few
+/// The register limit of a thread (maxnreg). Without one ptxas spills to run
+/// more blocks at once. All that a thread can have, or a few
 /// less if a multiprocessor, with 65,536 of them, runs one more block then, or
 /// one at all, or as many as the kernel asks for.
 static int32_t getRegisterLimit(KernelOp kernel, int64_t threads) {
@@ -126,9 +126,9 @@ static void addTensorMaps(KernelOp kernel, LLVM::LLVMFuncOp func) {
 }
 
 /// One parameter for each argument, one for each tensor map, and the extents of
-/// the launch if the kernel takes them. How arguments are aligned lets the code
-/// generator move neighbours together that no tile has side by side: the cosine
-/// and the sine of an angle.
+/// the launch if the kernel takes them. Alignment lets the code
+/// generator vectorize accesses to neighbours that are in different tiles: the
+/// cosine and the sine of an angle.
 static LLVM::LLVMFuncOp createFunction(OpBuilder &b, KernelOp kernel) {
   MLIRContext *context = b.getContext();
   auto global = LLVM::LLVMPointerType::get(context, unsigned(Space::Global));

@@ -18,7 +18,8 @@ using namespace nsa::tile_gpu;
 /// The barrier of some threads of the block; 0 is that of all.
 static constexpr int32_t kPartialBarrier = 1;
 
-/// A barrier of the threads that meet there: not all where only some consume.
+/// A barrier of the threads that reach it: of the consumers only, where there
+/// is a producer.
 static NVVM::BarrierOp createBarrier(ThreadBuilder &b, Operation *op,
                                      Value vote = {}) {
   IntegerAttr threads;

@@ -113,7 +113,7 @@ static void copyVectors(TileReader &in, tile_gpu::AsyncCopyOp op,
                                shape.paddedRows(), shape.paddedCols());
     Value inside = bytesInside(b, address, 2 * width), from, to;
     if (rowsPerRound && rowDistance && round > 0)
-      // Perhaps outside, where nothing is read.
+      // May be out of bounds, where nothing is read.
       from = b.advance(source, b.i32(round * rowsPerRound * *rowDistance));
     else
       from = b.address(in.scalar(op.getRef()), address.offset, element);
@@ -174,8 +174,8 @@ static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   forPieces(b, pieces, pieces, copy);
 }
 
-/// A line that was copied, as the threads hold it: a column now, a row where it
-/// is used.
+/// A line that was copied: a column is read to registers now, a row where it is
+/// used.
 static Results lowerLocalLoad(tile_gpu::LocalLoadOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   if (isReadWhereUsed(op.getTile()))

@@ -45,7 +45,7 @@ static Course getCourseOfInput(Value input) {
   return range && range.getAxis() == 1 ? Course::Affine : Course::Other;
 }
 
-/// The course of what an operation makes of values of these courses.
+/// How the result of an operation changes along a row, from its operands.
 static Course getCourse(Operation &op, ArrayRef<Course> operands) {
   auto is = [](Course wanted) {
     return [wanted](Course course) { return course == wanted; };
@@ -73,7 +73,7 @@ static Course getCourse(Operation &op, ArrayRef<Course> operands) {
 static Masks findMasks(MapOp map) {
   Masks masks;
   Block &body = map.getBody().front();
-  // What is not of the body is constant.
+  // Values from outside of the body are constant.
   llvm::DenseMap<Value, Course> courses;
   for (auto [argument, input] :
        llvm::zip_equal(body.getArguments(), map.getInputs()))
@@ -113,7 +113,7 @@ static Masks findMasks(MapOp map) {
 // Maps
 //===----------------------------------------------------------------------===//
 
-/// Results of 16 bits that end in a rounding: numbers are rounded in pairs.
+/// Results that are rounded to 16 bits last: two are rounded at once.
 static llvm::SmallBitVector findRounded(MapOp op) {
   llvm::SmallBitVector wide(op.getNumResults());
   for (auto [i, value] : llvm::enumerate(op.getYielded())) {
@@ -153,8 +153,8 @@ static SmallVector<Value> runMap(MapOp op, TileReader &in,
   return flat;
 }
 
-/// Whether masks hold for all elements of this warp: in the first and last
-/// column of its rows.
+/// True if the masks are all-true for this warp. They hold in an interval of
+/// columns, so the first and the last column suffice.
 static Value holdsEverywhere(MapOp op, TileReader &in, const Masks &masks) {
   ThreadBuilder &b = in.b;
   RegisterLayout shape(op.getShapeType());
@@ -166,7 +166,7 @@ static Value holdsEverywhere(MapOp op, TileReader &in, const Masks &masks) {
       for (Value argument : masks.arguments) {
         unsigned i = cast<BlockArgument>(argument).getArgNumber();
         Value input = op.getInputs()[i];
-        // What changes along the columns is a range.
+        // Inputs that change along the columns are ranges.
         Value element =
             cast<TileType>(input.getType()).getCols() == 1
                 ? in.read(input, in.at(shape, r, 0), memo)
@@ -218,7 +218,7 @@ static std::optional<SmallVector<Value>> scaleRows(MapOp op, TileReader &in) {
       [&] { return in.registersOf(tile); }, [&] { return runMap(op, in); });
 }
 
-/// Tiles that a mask does not cut go without it.
+/// Skips masks of tiles on which they are all-true.
 static SmallVector<Value> runMasked(MapOp op, TileReader &in) {
   if (auto scaled = scaleRows(op, in))
     return *scaled;

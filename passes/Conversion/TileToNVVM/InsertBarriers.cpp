@@ -37,7 +37,7 @@ struct Piece {
 };
 
 /// What other threads may not have done yet, or may not see, before an
-/// operation: all that some path there leaves.
+/// operation: the union over all paths to it.
 struct Pending {
   /// Accesses to global memory since the last barrier.
   SmallVector<GlobalAccess> reads, writes;
@@ -95,7 +95,7 @@ class BarrierInserter {
 public:
   explicit BarrierInserter(KernelOp kernel);
 
-  /// Fails with an error if not all threads come by where they have to wait.
+  /// Fails with an error if a barrier would be divergent.
   LogicalResult run() {
     visitAll(kernel.getBody().front());
     return failure(hasRefused);
@@ -113,14 +113,14 @@ private:
   void visitBranch(scf::IfOp op);
   void visitWarpBranch(WarpIfOp op);
   void visitRoles(WarpSpecializeOp op);
-  /// Visits a region that only some threads come by.
+  /// Visits a region that only some threads execute.
   void visitApart(Region &region);
 
   // Before what comes next:
-  /// Lets all threads wait for each other.
+  /// Inserts a barrier.
   void insertBarrier();
-  /// What a barrier takes: no wgmma reads shared memory any more, and all sees
-  /// what was written there.
+  /// Prepares a barrier: waits for the wgmma that read shared memory, and makes
+  /// writes visible.
   void prepareBarrier();
   /// Waits until all threads may access a piece.
   void awaitPiece(const Piece &piece);
@@ -146,7 +146,7 @@ private:
   Pending pending;
   /// Dots of warpgroups in flight, in order.
   SmallVector<DotOp> dots;
-  /// Whether not all of the threads that meet at barriers come by.
+  /// Whether only some of the threads that barriers count execute this.
   bool isApart = false;
   bool hasRefused = false;
 };
@@ -171,7 +171,8 @@ void BarrierInserter::prepareBarrier() {
   if (isApart)
     return refuse("a barrier");
   awaitWgmma();
-  // Warpgroups read shared memory through another path than threads write it.
+  // wgmma reads shared memory through the async proxy, threads write through
+  // the generic one.
   if (hasWgmma && !pending.unseen.empty() && !pending.isFenced)
     FenceAsyncOp::create(b);
   Pending after;
@@ -280,7 +281,7 @@ void BarrierInserter::visitAccess(const GlobalAccess &access) {
   pending.stored = true;
 }
 
-/// Copies to one of several stages are awaited where that is in turn.
+/// Copies to a stage are waited for when the stage is used.
 void BarrierInserter::visitCopy(AsyncCopyOp op) {
   if (op.getStage())
     return;
@@ -414,7 +415,7 @@ void BarrierInserter::visitBranch(scf::IfOp op) {
   pending = std::move(after);
 }
 
-/// What a warp reads inside is there: it waits for nobody.
+/// What a warp reads inside is visible already: no barrier.
 void BarrierInserter::visitWarpBranch(WarpIfOp op) {
   waitAll();
   awaitWgmma();
@@ -422,7 +423,7 @@ void BarrierInserter::visitWarpBranch(WarpIfOp op) {
   visitApart(op.getElseRegion());
 }
 
-/// The producer copies what nobody writes.
+/// The producer only copies memory that the kernel does not write.
 void BarrierInserter::visitRoles(WarpSpecializeOp op) {
   waitAll();
   awaitWgmma();

@@ -12,8 +12,7 @@ namespace nsa::cuda {
 /// tensor cores. Changes nothing; valid until the kernel changes.
 class LayoutAnalysis {
 public:
-  /// `warps` of 0 chooses their number; `wgmma`: whether four of them in
-  /// sequence can multiply together.
+  /// `warps` of 0 chooses their number; `wgmma`: whether the target has it.
   LayoutAnalysis(tile::KernelOp kernel, int64_t warps, bool wgmma);
 
   /// In order. Without any, the kernel stays without layouts.

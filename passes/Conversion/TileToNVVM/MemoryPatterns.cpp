@@ -244,7 +244,7 @@ static Results lowerLoad(LoadOp op, TileReader &in) {
   RegisterLayout layout(shape);
   SmallVector<Value> values;
   auto load = [&](int64_t, int64_t step, int64_t r, int64_t c, Address from) {
-    // Threads beyond the tile have coordinates that nobody vouches for.
+    // Threads beyond the tile have coordinates that may be out of bounds.
     from.valid = b.both(from.valid, b.hasElement(layout, r, c));
     Value loaded = loadFrom(in, op.getRef(), from, step);
     if (step == 1)

@@ -58,8 +58,8 @@ static bool isIndependent(Operation &op, ArrayRef<int64_t> settled) {
   });
 }
 
-/// As text: the intrinsics say that they do not touch memory, so that accesses
-/// could change sides.
+/// Inline assembly: the intrinsics are marked as not touching memory, so that
+/// accesses could be moved across them.
 static void createControl(ImplicitLocOpBuilder &b, StringRef action) {
   Assembly control;
   control.text = ("griddepcontrol." + action + ";").str();

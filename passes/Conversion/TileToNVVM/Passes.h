@@ -15,8 +15,7 @@ class OpPassManager;
 
 namespace nsa {
 
-/// Sums of a thread from which on one more warpgroup copies for those that
-/// multiply.
+/// Minimum accumulator registers per thread for warp specialization.
 inline constexpr unsigned kProducerSums = 64;
 
 #define GEN_PASS_DECL
@@ -25,8 +24,7 @@ inline constexpr unsigned kProducerSums = 64;
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
 
 /// Appends what simplifies the tile kernels of a module and gives their tiles
-/// layouts. Nothing else in the module changes. `wgmma`: whether warpgroups can
-/// multiply, which takes sm_90a.
+/// layouts. Nothing else in the module changes. `wgmma` takes sm_90a.
 void buildTileLayoutPipeline(mlir::OpPassManager &manager, bool wgmma);
 
 /// Appends what turns a module of tile kernels with layouts into a module of

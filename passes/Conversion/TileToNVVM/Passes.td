@@ -8,10 +8,10 @@ include "mlir/Pass/PassBase.td"
 // docs/gpu-codegen.md shows a kernel after each of these passes.
 
 def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
-  let summary = "Save the registers of kernels that multiply tiles of 16 bits";
+  let summary = "Reduce register pressure of kernels with 16-bit dots";
   let description = [{
     Runs on kernels without layouts. Only tiles that nsa-assign-layouts will
-    make tiles in the MMA layout change.
+    put into the MMA layout change.
 
     - A map that reads the f32 result of one other map alone becomes part of it:
       a number that is rounded to 16 bits takes no register before.
@@ -33,7 +33,7 @@ def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
 }
 
 def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
-  let summary = "Lay the tiles of a kernel out for tensor cores";
+  let summary = "Assign the tiles of a kernel layouts for tensor cores";
   let description = [{
     Dots of bf16 or f16 tiles whose sums have a multiple of 16 elements and
     whose results have 8 rows or more and a multiple of 8 columns get layouts:
@@ -65,7 +65,7 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
     Option<"warps", "warps", "unsigned", /*default=*/"0",
            "Warps that share the rows of a dot; 0 chooses">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
-           "Whether four warps in sequence can multiply together">,
+           "Whether the target has wgmma">,
   ];
 }
 
@@ -99,13 +99,13 @@ def TileGPUAssignLayouts
            "Threads of a block without MMA tiles, a multiple of 32; 0 chooses "
            "up to 256 by the largest tile">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
-           "Whether four warps in sequence can multiply together, on sm_90a">,
+           "Whether the target has wgmma, as sm_90a">,
   ];
 }
 
 def TileGPUPromoteToShared
     : Pass<"tile-gpu-promote-to-shared", "::nsa::tile::KernelOp"> {
-  let summary = "Make buffers of tiles in shared memory, and fill them";
+  let summary = "Promote tiles to buffers in shared memory";
   let description = [{
     A `tile.load` of a tile in `#tile.shared` becomes a `tile_gpu.alloc`, a
     `tile_gpu.async_copy` to it and a `tile_gpu.local_view` that its uses read;
@@ -117,7 +117,7 @@ def TileGPUPromoteToShared
 
 def TileGPUAllocateSharedMemory
     : Pass<"tile-gpu-allocate-shared-memory", "::nsa::tile::KernelOp"> {
-  let summary = "Say where buffers lie in shared memory, and what loops copy ahead";
+  let summary = "Allocate shared memory and choose pipeline stages";
   let description = [{
     A buffer takes the first free part of the block's shared memory from where it
     is filled to the last use of what is there. After all of them lies scratch,
@@ -150,19 +150,19 @@ def TileGPUAllocateSharedMemory
            "Whether a producer warpgroup issues TMA loads for the consumers, where "
            "all that their loops load are TMA tiles">,
     Option<"producerSums", "producer-sums", "unsigned", /*default=*/"kProducerSums",
-           "Sums of a thread from which on a loop is worth such a warpgroup: with "
-           "fewer, more blocks run at once and hide each other's waits">,
+           "Minimum accumulator registers per thread for a producer: with fewer, "
+           "more blocks run at once and hide each other's waits">,
   ];
 }
 
 def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
-  let summary = "Copy the tiles of a loop's next iterations ahead";
+  let summary = "Software-pipeline the copies of loops";
   let description = [{
     Expands loops with `tile_gpu.pipeline` that no producer copies for. Before the
     loop, threads begin the copies of all stages but one. An iteration waits
     for its own, and begins those of a later one, where there is one: while the
-    first dot multiplies, if a warpgroup makes it. What the copies' indices are
-    computed from is computed once more for that.
+    first dot runs, if that is a wgmma. The indices of the copies are recomputed
+    for that.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
@@ -171,14 +171,14 @@ def TileGPUPipeline : Pass<"tile-gpu-pipeline", "::nsa::tile::KernelOp"> {
 
 def TileGPUWarpSpecialize
     : Pass<"tile-gpu-warp-specialize", "::nsa::tile::KernelOp"> {
-  let summary = "Split kernels with a producer into two roles";
+  let summary = "Split kernels with a producer into producer and consumers";
   let description = [{
     In kernels with `tile_gpu.producer`, a thread of one more warpgroup issues the
     loads of all loops whose `tile_gpu.pipeline` says so, and of tiles that the kernel's
-    own block loads, by TMA; it computes the indices once more. Consumers wait at
-    mbarriers for the stages that loops carry, and say when these are free again.
+    own block loads, by TMA; it recomputes the indices. Consumers wait at mbarriers
+    for the stages that loops carry, and release them.
 
-    The last dot of an iteration is made after the first one of the next
+    The last dot of an iteration is delayed until after the first one of the next
     iteration, if nothing needs it before: the loop carries its operand a.
   }];
   let dependentDialects = [
@@ -208,18 +208,18 @@ def TileGPUInsertBarriers
 
     All of a loop may have run before each iteration, and neither branch or both
     before what comes after them. Nothing is in flight where control flow begins and
-    ends. A barrier that not all threads would come by is an error.
+    ends. A divergent barrier is an error.
   }];
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
 }
 
 def TileGPUVerifySynchronization
     : Pass<"tile-gpu-verify-synchronization", "::nsa::tile::KernelOp"> {
-  let summary = "Prove barriers, fences and waits on executions of a kernel";
+  let summary = "Verify barriers, fences and waits on traces of a kernel";
   let description = [{
-    Executes what a kernel computes of scalars, loops of unknown bounds 0, 1, 2 and
-    17 times, and follows what threads, the producer, asynchronous copies, TMA and
-    wgmma do to memory. An error names both accesses where
+    Executes the scalars of a kernel, loops of unknown bounds 0, 1, 2 and 17 times,
+    and traces the memory accesses of threads, the producer, asynchronous copies,
+    TMA and wgmma. An error names both accesses where
 
     - shared memory is read that nothing has written;
     - something reads it, or takes it for something else, while a copy, a TMA load
@@ -243,7 +243,7 @@ def TileGPUVerifySynchronization
 }
 
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm"> {
-  let summary = "Lower tile kernels to threads of a CUDA block";
+  let summary = "Lower tile kernels to CUDA kernels in NVVM";
   let description = [{
     Replaces every `tile.kernel` of a module or `gpu.module` by an `llvm.func` of the same name that is a
     CUDA kernel: one block per program of the grid, one pointer per argument.
@@ -291,8 +291,8 @@ def ConvertTileGPUToNVVM
     : Pass<"convert-tile-gpu-to-nvvm", "::mlir::LLVM::LLVMFuncOp"> {
   let summary = "Lower barriers, fences and waits to NVVM";
   let description = [{
-    Each operation becomes one instruction; the barriers of consumers, which the
-    producer does not come by, have the number 1.
+    Each operation becomes one instruction; barriers of the consumers alone have
+    the number 1.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",

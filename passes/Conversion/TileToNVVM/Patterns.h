@@ -64,8 +64,8 @@ void populateReductionPatterns(TilePatterns &patterns);
 void populateDotPatterns(TilePatterns &patterns);
 void populateTopNPatterns(TilePatterns &patterns);
 
-/// Converts an operation on threads by a function: to what it gives for the
-/// result, or to nothing.
+/// Converts an operation on threads by a function: to the value that it returns
+/// for the result, or to nothing.
 template <typename OpTy, typename ResultT>
 struct ThreadPattern : mlir::OpConversionPattern<OpTy> {
   using Lower = ResultT (*)(OpTy, typename OpTy::Adaptor, ThreadBuilder &);

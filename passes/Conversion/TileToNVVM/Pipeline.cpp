@@ -88,7 +88,7 @@ struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
 };
 } // namespace
 
-/// What a pipeline that is printed names beside our own passes.
+/// The upstream passes that a printed pipeline names.
 static void registerUpstreamPasses() {
   registerLoopInvariantCodeMotion();
   registerPass([] { return arith::createArithExpandOpsPass(); });

@@ -92,9 +92,9 @@ static std::pair<Value, Value> neighbours(ThreadBuilder &b, Value stage,
           b.select(isLast, b.i32(0), b.add(stage, bytes))};
 }
 
-/// The copies of this iteration are there, and nobody reads what the one before
-/// read. Those of a later one are issued then, or while the first dot of a
-/// warpgroup multiplies.
+/// Waits until the copies of this iteration are there and the stage before is
+/// free. The copies of a later iteration are issued then, or during the first
+/// dot of a warpgroup.
 void LoopPipeliner::makeBody(scf::ForOp staged) {
   int64_t ahead = plan.getStages() - 1;
   Block *body = staged.getBody();

@@ -160,8 +160,8 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   // A store may go to the memory of an input.
   if (contains(loop, llvm::IsaPred<StoreOp>))
     return prefetch;
-  // The copies of an inner loop leave less time to wait for than memory that a
-  // second stage would take.
+  // Copying ahead in the inner loop hides more latency; stages of an outer one
+  // would only take memory.
   bool isOuter =
       llvm::any_of(loop.getBody()->getOps<scf::ForOp>(), [&](scf::ForOp inner) {
         return !findPrefetch(inner, written).empty();

@@ -10,8 +10,8 @@
 
 namespace nsa::cuda {
 
-/// Copies to shared memory that an iteration of a loop can begin for the next
-/// one, and what it has to compute for that.
+/// Copies to shared memory that an iteration of a loop can issue for the next
+/// one, and the operations that they need.
 struct Prefetch {
   /// Those of lines last.
   llvm::SmallVector<tile_gpu::AsyncCopyOp> copies;
@@ -48,8 +48,8 @@ bool addSlice(mlir::Operation *scope, mlir::ValueRange values,
 /// The arguments that a kernel writes.
 llvm::DenseSet<mlir::Value> getWrittenArguments(tile::KernelOp kernel);
 
-/// The first dot of a loop's iteration, if a warpgroup makes it and nothing of
-/// the kind is nested before it; null if not.
+/// The first dot of a loop's iteration, if it is a wgmma and no dot is nested
+/// before it; null if not.
 tile::DotOp findFirstDot(mlir::scf::ForOp loop);
 
 /// A loop that carries more values, with the body of `loop` and the values that

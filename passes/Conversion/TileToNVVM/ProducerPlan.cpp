@@ -136,7 +136,7 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
     return std::nullopt;
   SmallVector<Value> start =
       llvm::map_to_vector(llvm::reverse(access.indices), getStart);
-  // On an H200 other offsets are an illegal instruction.
+  // An H200 traps on other offsets.
   if (getDivisor(start.front(), unit / bytes) != unit / bytes)
     return std::nullopt;
   SmallVector<int64_t> shape(llvm::reverse(type.getShape()));
@@ -326,7 +326,7 @@ bool nsa::cuda::chooseStages(ProducerPlan &plan, KernelOp kernel,
 ProducerPlan
 nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
                         function_ref<bool(scf::ForOp)> multiplies) {
-  // Registers that were asked for are not there to be handed over.
+  // With a limit on registers there are none to reallocate.
   if (kernel->hasAttr(kMinBlocksAttr))
     return {};
   Planner planner(kernel, written);

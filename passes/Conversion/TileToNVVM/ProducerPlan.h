@@ -10,11 +10,10 @@
 
 namespace nsa::cuda {
 
-/// On sm_90a one thread can have a box of a tensor copied to shared memory
-/// (cp.async.bulk.tensor), swizzled as dots of warpgroups read it. What the
-/// tensor looks like is a parameter of the kernel, a tensor map. This is a load
-/// as TMA tiles that lie beside each other: the swizzle atom columns of
-/// a shared tile, or one line of 4-byte elements.
+/// A load as TMA tiles (cp.async.bulk.tensor on sm_90a), which one thread
+/// issues and TMA swizzles as wgmma reads them: the swizzle atom columns of a
+/// shared tile, or one line of 4-byte elements. The tensor map is a parameter
+/// of the kernel.
 struct TensorCopy {
   ReadAccess access;
   rt::TensorMapAttr map;
@@ -22,15 +21,14 @@ struct TensorCopy {
   llvm::SmallVector<mlir::Value> start;
   /// Of all boxes.
   int64_t bytes;
-  /// Where it lies in a stage of the pipeline, and which of the kernel's maps
-  /// is its.
+  /// Its offset in a stage, and the number of its tensor map.
   int64_t offset = 0;
   size_t mapNumber = 0;
 };
 
-/// Splits a kernel between warpgroups that multiply and one that only has the
-/// tiles of their loops copied, as far ahead as a pipeline of stages allows.
-/// All of these loops take turns in one pipeline.
+/// Splits a kernel into consumer warpgroups and a producer, which loads the
+/// tiles of their loops as far ahead as the stages allow. All of these loops
+/// share one pipeline.
 struct ProducerPlan {
   /// Tiles of the whole kernel, which lie in buffers of their own.
   llvm::SmallVector<TensorCopy> stationary;
@@ -48,7 +46,7 @@ struct ProducerPlan {
   bool empty() const { return loops.empty(); }
 };
 
-/// The most registers that the sums of a loop, or of one around it, take.
+/// Maximum accumulator registers of a loop and the loops around it.
 int64_t countSums(mlir::scf::ForOp loop);
 
 /// Plans the loops of which `multiplies` holds and that copy nothing but TMA
@@ -59,7 +57,7 @@ ProducerPlan
 planProducer(tile::KernelOp kernel, const llvm::DenseSet<mlir::Value> &written,
              llvm::function_ref<bool(mlir::scf::ForOp)> multiplies);
 
-/// Sets the stages and blocks of a plan for so many threads that multiply.
+/// Sets the stages and blocks of a plan for this number of consumer threads.
 /// False if a pipeline of two stages does not fit into `sharedLimit` bytes.
 bool chooseStages(ProducerPlan &plan, tile::KernelOp kernel, int64_t threads,
                   int64_t sharedLimit);

@@ -15,8 +15,8 @@ namespace nsa::cuda {
 class ThreadBuilder;
 class TileReader;
 
-/// What goes through scratch in a reduction: what the warps have of a row or a
-/// column each, and results of a blocked layout that other threads need.
+/// What a reduction puts into scratch: the partial results of each warp, and
+/// results of a blocked layout that other threads need.
 struct ReduceExchange {
   explicit ReduceExchange(tile::ReduceOp op);
 
@@ -31,8 +31,8 @@ bool staysInRegisters(tile::TopNOp op);
 /// takes; 0 if threads exchange nothing.
 int64_t getScratchBytes(mlir::Operation *op);
 
-/// A tile in scratch, in rows of `pitch` elements: one word more than a row
-/// has, so that neither rows nor columns meet in one bank.
+/// A tile in scratch, in rows of `pitch` elements: padded by one word to avoid
+/// bank conflicts along rows and columns.
 struct ScratchTile {
   mlir::Value read(ThreadBuilder &b, mlir::Value row, mlir::Value col) const;
   void write(ThreadBuilder &b, mlir::Value value, mlir::Value row,
@@ -60,10 +60,10 @@ private:
   int64_t used = 0;
 };
 
-/// One that takes a tile only: where all threads can read it.
+/// A conversion of one tile only: where all threads can read it.
 ScratchTile storeInScratch(TileReader &in, mlir::Value tile);
-/// The same of an operand: where it still lies since it
-/// was converted to its layout, or in a layout conversion of its own.
+/// The same of an operand: reuses the scratch of its layout conversion if that
+/// still holds it.
 ScratchTile share(TileReader &in, mlir::OpOperand &operand);
 /// The registers of a tile of a blocked layout that lies in scratch.
 llvm::SmallVector<mlir::Value> readBack(ThreadBuilder &b, mlir::Value tile,

@@ -57,7 +57,7 @@ mlir::LogicalResult verifyBufferOperands(mlir::Operation *op);
 /// The same of a kernel, or if its buffers or its scratch have no offsets.
 mlir::LogicalResult verifyAllocated(tile::KernelOp kernel);
 
-/// Hands out pieces of a block's shared memory, first fit.
+/// First-fit allocator of a block's shared memory.
 class SharedPool {
 public:
   /// Swizzles of hardware are functions of an address: the pattern of a swizzle

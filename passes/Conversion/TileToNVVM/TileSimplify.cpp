@@ -1,8 +1,7 @@
 //===- TileSimplify.cpp - save registers before layouts -------------------===//
 //
-// Patterns on kernels without layouts. Tiles that tensor cores multiply, and
-// those beside them, will lie in registers, which are what such a kernel is
-// short of; other tiles are left alone.
+// Patterns on kernels without layouts that reduce register pressure. They only
+// touch tiles of tensor-core kernels that will be in registers.
 //
 //===----------------------------------------------------------------------===//
 

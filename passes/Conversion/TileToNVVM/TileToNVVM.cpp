@@ -50,7 +50,7 @@ static bool hasLowering(Operation *op) {
          !hasTiles(op);
 }
 
-/// How threads hold a line says how they copy it.
+/// The layout of a line determines its copy.
 static LogicalResult verifyCopy(AsyncCopyOp copy) {
   if (!copy.isLine() ||
       llvm::any_of(copy.getBuffer().getUsers(), llvm::IsaPred<LocalLoadOp>))

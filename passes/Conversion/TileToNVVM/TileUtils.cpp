@@ -67,8 +67,8 @@ std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
   RegisterLayout acc(op.getResult());
   if (op->getParentOfType<WarpIfOp>())
     return "the dot is inside a warp-divergent branch";
-  // ptxas 13.0 gives the registers of such an operand to that of another
-  // dot of the iteration, and the next iteration reads what that left.
+  // ptxas 13.0 reuses the registers of such an operand for another dot of the
+  // iteration, so the next iteration would read the wrong values.
   if (keepsRegisters(op))
     return "its operand a stays in registers for all iterations";
   if (acc.warps() % warpsOfGroup != 0)

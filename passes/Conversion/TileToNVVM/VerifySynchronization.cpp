@@ -204,8 +204,8 @@ LogicalResult Checker::accessArgument(const TraceEvent &event) {
 // Mbarriers
 //===----------------------------------------------------------------------===//
 
-/// What a role learns does not depend on how fast the other one is: either it
-/// waits for the first phase that it does not know of, or for none.
+/// The result does not depend on how the roles interleave: a role either waits
+/// for the first phase that it does not know of, or for none.
 Progress Checker::wait(const TraceEvent &event, MBarrier &mbarrier, Role role) {
   int64_t &known = mbarrier.known[role];
   auto over = int64_t(mbarrier.phases.size());
@@ -257,7 +257,8 @@ Progress Checker::visitMBarrier(const TraceEvent &event, Role role) {
   return Progress::Done;
 }
 
-/// Nothing arrives in the end, and a stage is free as often as it was filled.
+/// At the end no load is in flight, and each stage was released as often as it
+/// was filled.
 LogicalResult Checker::verifyEnd() {
   for (const Record &record : records)
     if (record.is(Kind::TmaLoad) && record.done == kNever)
@@ -371,7 +372,7 @@ LogicalResult Checker::run() {
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// What wgmma makes passes through a wait.
+/// Results of wgmma may only be used after a wait.
 static LogicalResult verifySums(KernelOp kernel) {
   WalkResult result = kernel.walk([](DotOp dot) -> WalkResult {
     for (Operation *user : dot->getUsers())

@@ -32,8 +32,7 @@ using namespace nsa::tile_gpu;
 static constexpr int64_t producerRegisters = 24, allRegisters = 65536,
                          mostRegisters = 240, mostAtLaunch = 255;
 
-/// How many registers a thread has when the kernel starts, and how many one of
-/// the consumers when the producer has given its own away.
+/// Registers per thread at launch, and per consumer thread after setmaxnreg.
 static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
                                                   int64_t blocks) {
   int64_t all = consumers + kProducerThreads;
@@ -55,7 +54,7 @@ struct Turn {
   Value stage, phase;
 };
 
-/// A dot that is made an iteration later: the loop's value that it adds to.
+/// A dot that is delayed by one iteration: the loop's value that it adds to.
 struct DelayedDot {
   DotOp dot;
   BlockArgument sum;
@@ -138,8 +137,7 @@ void Specializer::advance(Turn &turn) {
 //===----------------------------------------------------------------------===//
 
 /// Issues the load of a tile, to one of several stages or to its only one.
-/// What loops copy, other programs copy too: the cache is to keep it longer
-/// than what goes through it once.
+/// Other programs load the tiles of loops too, so these get an evict_last hint.
 void Specializer::load(const TensorCopy &copy, IRMapping &mapping,
                        Value barrier, Value index, Value stage) {
   SmallVector<Value> start =
@@ -181,7 +179,7 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
   turn = {own.getResult(0), own.getResult(1)};
 }
 
-/// What the producer does of a block.
+/// Clones the producer's part of a block.
 void Specializer::produce(Block &block, IRMapping &mapping, Turn &turn) {
   for (Operation &op : block) {
     b.setLoc(op.getLoc());
@@ -223,8 +221,8 @@ static bool hasSmallSums(scf::ForOp loop) {
 }
 
 /// The last dot of a loop's iteration can be issued after the first one of the
-/// next iteration, if nothing needs it before: while it runs, threads work on
-/// what that gives.
+/// next iteration, if nothing needs it before: it overlaps with the work on
+/// the results of that one.
 static DelayedDot findDelayedDot(scf::ForOp loop, ArrayRef<TensorCopy> copies) {
   DotOp first = findFirstDot(loop), last;
   for (auto dot : loop.getBody()->getOps<DotOp>())
