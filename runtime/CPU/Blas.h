@@ -47,8 +47,8 @@ public:
   /// say.
   const std::string &core() const { return coreName; }
 
-  /// The kernels that it should run here but does not, for instance because
-  /// something else in the process had opened it before; empty if all is well.
+  /// The kernels that it should run here but does not, such as when the process
+  /// had opened it before; empty if it runs them.
   const std::string &missedCore() const { return missed; }
 
   /// Single precision. May be called from several threads at once.
@@ -65,8 +65,8 @@ private:
 };
 
 /// OpenBLAS's name of the fastest kernels in every build for many processors
-/// that a processor with these flags runs ("SkylakeX", "Haswell"); empty where
-/// its own choice has to do.
+/// that a processor with these flags runs ("SkylakeX", "Haswell"); empty to
+/// leave the choice to it.
 std::string pickBlasCore(const std::set<std::string> &flags);
 
 } // namespace nsa

@@ -27,7 +27,7 @@ struct GemmCommand {
   float alpha, beta;
   const void *lhs;
   const void *rhs;
-  /// What `beta` is of: `out`, or memory apart.
+  /// What `beta` scales: `out`, or other memory.
   const void *addend;
   void *out;
   /// gemmWorkspace().bytes bytes.

@@ -5,7 +5,7 @@
 
 namespace nsa {
 
-/// What a number of threads reaches together.
+/// Peak rates of a number of threads together.
 struct MachinePeaks {
   int threads = 1;
   /// fp32 multiply-adds in vectors of 256 bits, two operations each, per
@@ -17,7 +17,7 @@ struct MachinePeaks {
   /// buffers that no cache of one core holds.
   double copy = 0;
 
-  /// Takes what another measurement of as many threads found to be faster.
+  /// Merges another measurement of as many threads: the faster values.
   void raiseTo(const MachinePeaks &other);
 };
 

@@ -1,8 +1,8 @@
 //===- ThreadPool.h - persistent threads for one program --------*- C++ -*-===//
 //
-// The pool's first thread, the leader, executes a whole job and hands out
-// loops on the way; the others help. The caller's thread only waits, so that
-// kernels always find the pool's large stacks.
+// The pool's first thread, the leader, executes a whole job and distributes its
+// loops; the others help. The caller's thread only waits, so that kernels
+// always have the pool's large stacks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,9 +56,8 @@ public:
 
   int threads() const { return int(handles.size()); }
 
-  /// Whether its threads are there: not in a child of the process that started
-  /// them. Without, a pool is good for nothing; even its end would wait for
-  /// them.
+  /// Whether its threads exist: not in a forked child, where a pool is unusable
+  /// and even its destructor would wait for them.
   bool hasThreads() const { return generation == forkGeneration(); }
 
   /// Runs `job` on the leader and waits for its end.

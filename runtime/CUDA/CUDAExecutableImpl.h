@@ -27,7 +27,7 @@ public:
   }
   ~CUDAExecutable() override;
 
-  /// Everything that can fail.
+  /// The part of the construction that can fail.
   Status load();
 
   void *segment(unsigned index) const override { return memory->mirror(index); }
@@ -71,7 +71,7 @@ public:
 
 private:
   struct ReadyEntry {
-    /// What the addresses of the commands follow.
+    /// The bindings that the addresses of the commands come from.
     Bindings bindings;
     std::vector<Command> commands;
     /// Where the commands have addresses of bound memory.

@@ -27,8 +27,8 @@ using Event = struct EventTag *;
 using Graph = struct GraphTag *;
 using GraphExec = struct GraphExecTag *;
 
-/// How the TMA unit sees a tensor: a parameter of a kernel, which hands the
-/// engine its address. Aligned as the driver declares it.
+/// A TMA descriptor (CUtensorMap): a parameter of a kernel, which passes its
+/// address to TMA. Aligned as the driver declares it.
 struct alignas(128) TensorMap {
   unsigned char bytes[tensorMapBytes];
 };

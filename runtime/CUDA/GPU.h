@@ -42,7 +42,7 @@ public:
   const Driver &driver() const { return *functions; }
   Stream stream() const { return commands; }
 
-  /// Lets the calling thread use it.
+  /// Makes it current in the calling thread.
   void makeCurrent() const { functions->CtxSetCurrent(context); }
 
   /// Waits for all that was put on the stream.

@@ -25,8 +25,8 @@ public:
   /// A name for the run, which one rank makes and gives to all.
   Result<std::string> makeId();
 
-  /// Meets all ranks of the run `id`, each with a GPU of its own, which is the
-  /// calling thread's current one. Waits for them without end.
+  /// Connects to all ranks of the run `id`, each with a GPU of its own, the
+  /// calling thread's current one. Waits for them without a time-out.
   Status connect(const std::string &id, int rank, int size);
 
   /// Puts on the stream what `kind` says for `count` elements at `data`, f32 or
@@ -35,7 +35,7 @@ public:
   Status run(CollectiveKind kind, DevicePtr data, uint64_t count, DataType type,
              Stream stream);
 
-  /// What went wrong beside the calls, such as a connection that was lost.
+  /// Asynchronous errors, such as a lost connection.
   Status health();
 
   /// "NCCL 2.27.3".

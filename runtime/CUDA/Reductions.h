@@ -15,7 +15,7 @@ namespace nsa::cuda {
 /// The reductions of a program over the ranks of its run. They run on a stream
 /// of their own beside the program's commands, in the order of their starts,
 /// and can be part of a CUDA graph. Since a reduction waits for all ranks, the
-/// host watches over it: see `wait`.
+/// host watches for time-outs: see `wait`.
 class Reductions {
 public:
   /// `gpu` and `group` outlive it. `library` is NCCL: see Nccl::open.

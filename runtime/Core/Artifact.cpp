@@ -118,7 +118,7 @@ static bool readFully(int fd, uint8_t *bytes, size_t size) {
 // The file is read, not mapped: a file that shrinks while it is mapped kills
 // the process.
 Result<Artifact> Artifact::open(const std::string &path) {
-  // Of a pipe that nobody writes to, which is refused below, not to wait for
+  // Of a pipe without a writer, which is refused below, not to wait for
   // it.
   Descriptor fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)

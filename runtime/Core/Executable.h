@@ -11,7 +11,7 @@
 
 namespace nsa {
 
-/// A NaN or an infinity where there must be none.
+/// A non-finite value where there must be none.
 struct NonFinite {
   /// The command that wrote it, a position in the entry's list.
   size_t command;
@@ -83,7 +83,7 @@ public:
   virtual uint64_t deviceBytesInUse() const { return 0; }
   /// Bytes of the device that the connections to other ranks took.
   virtual uint64_t connectionBytes() const { return 0; }
-  /// What the GPU does at best; nothing on other devices.
+  /// Peak rates of the GPU; nothing on other devices.
   virtual Result<std::optional<GPUPeaks>> measureGPU() {
     return std::optional<GPUPeaks>();
   }

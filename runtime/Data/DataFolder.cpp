@@ -71,7 +71,7 @@ Result<DataFolder> DataFolder::open(const std::string &directory,
   std::string temporary = directory + "/" + stagingName;
   // Of a process that was killed.
   fs::remove_all(temporary, code);
-  // New: a link that somebody has put there would lead elsewhere.
+  // New: a link that another process put there would lead elsewhere.
   if (::mkdir(temporary.c_str(), 0777) != 0)
     return systemError("cannot create", temporary);
   folder.temporary = temporary;

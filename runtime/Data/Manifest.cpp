@@ -116,7 +116,7 @@ static void checkName(const std::string &file) {
   if (file.empty() || file.find('/') != std::string::npos)
     throw std::runtime_error("file name " + quote(file) +
                              " leaves the directory");
-  // Messages quote the name, and nobody writes such ones.
+  // Messages quote the name, which may not hold such characters.
   if (file != oneLine(file))
     throw std::runtime_error("file name " + quote(file) +
                              " has characters that cannot be shown");
@@ -161,7 +161,7 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
   return split;
 }
 
-/// A name that nobody reads may be a damaged one.
+/// An unknown name may be a damaged one.
 static void refuseUnknown(const Json &root, int64_t format) {
   static const std::set<std::string> known = {
       "format", "tool",  "kind",  "vocab_size",    "end_of_text", "options",

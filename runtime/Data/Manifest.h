@@ -47,7 +47,7 @@ struct SplitInfo {
 struct Manifest {
   /// Name and version of the tool that wrote the directory.
   std::string tool;
-  /// text, tokens (ids that somebody else made), markov or recall.
+  /// text, tokens (ids that another program made), markov or recall.
   std::string kind;
   /// Every token is below this.
   int64_t vocabSize = 0;

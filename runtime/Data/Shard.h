@@ -36,7 +36,7 @@ inline constexpr ShardFormat shardFormats[] = {{TokenWidth::U16, 20240520, 1},
                                                {TokenWidth::U32, 20240801, 7}};
 const ShardFormat &shardFormat(TokenWidth width);
 
-/// Models and data have at most so many tokens.
+/// The largest vocabulary of models and data.
 constexpr int64_t maxVocabulary = 1 << 20;
 
 /// The narrowest width that holds every token of a vocabulary.
@@ -54,7 +54,7 @@ struct ShardInfo {
   uint64_t tokens = 0;
   /// XXH3-64 of the whole file, header included.
   uint64_t hash = 0;
-  /// Nobody has hashed the files of other projects: then `hash` is one of the
+  /// Files of other projects come without a hash: then `hash` is one of the
   /// size and of parts of the file, which tells it from others.
   bool isHashed = true;
 };

@@ -1,7 +1,7 @@
 //===- Synth.h - sources of known entropy -----------------------*- C++ -*-===//
 //
-// Data whose best possible loss is known exactly, so that a trained model can
-// be judged against a number instead of a feeling.
+// Data whose best possible loss is known exactly, for comparison with that of a
+// trained model.
 //
 //===----------------------------------------------------------------------===//
 

@@ -75,7 +75,7 @@ Result<int64_t> findEndOfText(const std::string &path);
 /// The tokenizer of a data set, where `setting` is data.tokenizer: `byte`,
 /// `shards` for the one that the data set has, or the path of a tokenizer.json.
 /// One that is not that of the data is an error. Nothing if the tokens stand
-/// for no text, or nobody knows for which.
+/// for no text, or for an unknown one.
 Result<std::optional<Tokenizer>> openTokenizer(const Dataset &data,
                                                const std::string &setting);
 

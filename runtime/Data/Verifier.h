@@ -87,7 +87,7 @@ private:
     std::optional<DataFile> found = {};
   };
 
-  /// What is read: the whole file, or the tokens where nobody has hashed it.
+  /// What is read: the whole file, or the tokens where it has no hash.
   static std::pair<uint64_t, uint64_t> bytesOf(const Task &task);
 
   bool isDone() const { return hasBegun && working == 0; }

@@ -17,7 +17,7 @@ struct OutputWriter::State {
   State(int fd, size_t most) : fd(fd), most(most) {}
 
   void write();
-  /// Writes until all of `text` is, or nobody reads any more.
+  /// Writes until all of `text` is written, or the reader is gone.
   void put(const std::string &text) const;
 
   const int fd;

@@ -11,7 +11,7 @@
 namespace nsa {
 
 /// Writes lines on a thread of its own, so that a reader who pauses (a pager, a
-/// terminal after Ctrl-S) holds up nobody else. Of what is not read, `most`
+/// terminal after Ctrl-S) does not block others. Of what is not read, `most`
 /// bytes are kept; after that lines are left out, and their number is written
 /// once there is room. A reader that has gone is no error.
 class OutputWriter {

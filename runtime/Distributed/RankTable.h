@@ -19,7 +19,7 @@ namespace nsa {
 /// stopped the run.
 enum class StoreFailure { Loss, Mistake, Stop };
 
-/// Why a rank would wait in vain; without a text it would not.
+/// Why waiting is futile; empty if it is not.
 struct Ending {
   std::string text;
   StoreFailure kind = StoreFailure::Loss;
@@ -50,10 +50,10 @@ public:
   /// stopped.
   Ending ending(bool mayFollowStop = false) const;
 
-  /// Whether every rank is there and shows that it lives.
+  /// Whether every rank has come and sends heartbeats.
   bool areAllAlive() const;
 
-  /// Where every rank was last seen, what matters first.
+  /// The last known status of every rank, the most relevant first.
   std::string status() const;
 
   /// Which ranks have not come to an exchange.

@@ -73,7 +73,7 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
   return Error{status.message()};
 }
 
-/// Whether the ranks may meet at these addresses: anybody who reaches them
+/// Whether the ranks may meet at these addresses: any process that reaches them
 /// could join a run without a token.
 static Status checkTrust(const RankEnvironment &environment,
                          const std::vector<std::string> &addresses,

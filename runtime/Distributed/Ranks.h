@@ -52,7 +52,7 @@ public:
   /// ranks that reduce on their GPUs.
   Communicator *communicator() const { return reductions.get(); }
 
-  /// The way to the other ranks; null where there is one.
+  /// The process group; null where there is one rank.
   ProcessGroup *processGroup() const { return store.get(); }
 
   /// Waits for all ranks at a point `name` of the run, and returns what each

@@ -37,7 +37,7 @@ uint16_t boundPortOf(int fd);
 std::string localAddressOf(int fd);
 
 /// A blocking socket that is connected to an address, tried again until
-/// `timeout` while nobody listens there.
+/// `timeout` while nothing listens there.
 Result<int> connectTo(const std::string &address, uint16_t port,
                       std::chrono::milliseconds timeout);
 

@@ -4,9 +4,9 @@
 // rank 0 itself, are its clients. What one of them says (a key, a part of an
 // exchange, that it leaves or stops the run) the store tells all, in one order,
 // and later ones from the beginning; so every client has the same table, waits
-// for what it shows, and nobody asks the store anything. The store adds whose
-// connection has ended without a word, and whom it has not heard for a while:
-// clients say twice a second that they live, and so does the store.
+// for what it shows, and sends no requests. The store adds clients whose
+// connection was lost, and those that are silent for a while: clients and store
+// send heartbeats twice a second.
 //
 // A client registers with a proof that it knows the token of the run (see
 // Token.h). Before that a connection may hold a few bytes for a few seconds, a

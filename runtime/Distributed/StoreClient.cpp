@@ -263,7 +263,7 @@ StoreClient::exchange(const std::string &name, const std::string &payload,
     failure = StoreFailure::Mistake;
     status = all->takeError();
   }
-  // Another rank may have left for the same reason at the same place.
+  // Another rank may have left for the same reason at the same exchange.
   std::string where = "at '" + name + "': ";
   bool hasPlace = status.message().compare(0, where.size(), where) == 0;
   return Error{(hasPlace ? "" : where) + status.message()};

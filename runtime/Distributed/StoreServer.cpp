@@ -55,7 +55,7 @@ struct StoreServer::Peer {
   std::string in, out;
   /// When it was accepted or last said something.
   Clock::time_point heard = Clock::now();
-  /// The reduction that it has begun, if nobody was told yet.
+  /// The reduction that it has begun, if the others were not told yet.
   std::optional<Message> progress;
 };
 
@@ -246,7 +246,7 @@ std::string StoreServer::findMistake(const Message &hello) {
     std::string text = "rank " + std::to_string(hello.rank) + " counts " +
                        std::to_string(hello.number) + " ranks, rank 0 counts " +
                        std::to_string(hasCome.size());
-    // Nobody waits for a rank that was told to belong to another run. Without a
+    // No rank waits for one that belongs to another run. Without a
     // token it may be a stranger, which ends nothing.
     noteRefusal(text, /*endsRun=*/!identity.token.empty());
     return text;

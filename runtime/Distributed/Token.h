@@ -1,10 +1,9 @@
 //===- Token.h - the secret of the ranks of a run ---------------*- C++ -*-===//
 //
-// Who knows the token of a run may join it. It never crosses the network: each
-// side sends a nonce, and proves by an HMAC of both nonces that it knows the
-// token, so that neither a recorded connection nor a process that listens in
-// the place of rank 0 is of use to a stranger. What follows on the connection
-// is neither encrypted nor signed.
+// A process that knows the token of a run may join it. The token never crosses
+// the network: each side sends a nonce, and proves by an HMAC of both nonces
+// that it knows the token, which prevents replay and impersonation of rank 0.
+// What follows on the connection is neither encrypted nor signed.
 //
 //===----------------------------------------------------------------------===//
 

@@ -34,7 +34,7 @@ const char *anomalyName(AnomalyKind kind);
 
 struct Anomaly {
   AnomalyKind kind;
-  /// For people, with the numbers.
+  /// A message with the numbers.
   std::string text;
 };
 
@@ -58,8 +58,8 @@ private:
   double fastest = 0;
 };
 
-/// Calls back, from a thread of its own, when what was started does not end in
-/// time; once for each start.
+/// A watchdog: calls back, from a thread of its own, when an operation exceeds
+/// its time limit; once for each start.
 class Watchdog {
 public:
   /// `seconds` of 0 never calls.

@@ -193,7 +193,7 @@ Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
   std::error_code code;
   fs::remove_all(temporary, code);
   fs::create_directories(fs::path(temporary).parent_path(), code);
-  // New: a link that somebody has put there would lead elsewhere.
+  // New: a link that another process put there would lead elsewhere.
   if (code || ::mkdir(temporary.c_str(), 0777) != 0)
     return code ? Error{"cannot create '" + temporary + "': " + code.message()}
                 : systemError("cannot create", temporary);

@@ -61,7 +61,7 @@ enum class SaveFailure {
   NoSpace
 };
 
-/// What a save gave besides the checkpoint.
+/// Results of a save besides the checkpoint.
 struct SaveReport {
   /// What kind a failure is.
   SaveFailure failure = SaveFailure::Other;

@@ -1,6 +1,6 @@
 //===- CheckpointLayout.h - names in and around a checkpoint ----*- C++ -*-===//
 //
-// Shared by what saves, reads and finds checkpoints; of no use to others.
+// Internal to the code that saves, reads and finds checkpoints.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ inline constexpr const char *asidePrefix = "abandoned-";
 /// compact form, in the order of the file.
 inline constexpr const char *stateHashMember = "state_xxh3";
 inline constexpr const char *endOfTextMember = "end_of_text";
-/// What state.json is written as. Format 1 had no stateHashMember.
+/// The format version of state.json. Format 1 had no stateHashMember.
 inline constexpr int64_t stateFormat = 2;
 
 /// A type as safetensors files name it.

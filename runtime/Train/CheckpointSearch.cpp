@@ -267,7 +267,7 @@ Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
     }
     bad.push_back(good.message());
   }
-  // Nobody can say that such a run is not the one to continue.
+  // Such a run may be the one to continue.
   if (found.path.empty() && !bad.empty())
     return Error{"a run below '" + outDir +
                  "' cannot be continued, and no other run can: " + bad[0]};

@@ -1,7 +1,7 @@
 //===- CheckpointWriter.h - saving beside training --------------*- C++ -*-===//
 //
-// A step is held up only while the tensors of a checkpoint reach memory that
-// later steps leave alone; a thread writes the files.
+// Training only waits until the tensors of a checkpoint are copied to memory
+// that later steps do not change; a thread writes the files.
 //
 //===----------------------------------------------------------------------===//
 

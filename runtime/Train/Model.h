@@ -24,8 +24,8 @@
 
 namespace nsa {
 
-/// Arrays that training keeps or passes on within a step: one place of the
-/// model in all of its layers, one type and one size.
+/// Activations of a step: those of one operation of the model in all of its
+/// layers, of one type and one size.
 struct ActivationClass {
   /// Such as "layers.*.attention.query", or a line of the source.
   std::string name;

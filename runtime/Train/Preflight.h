@@ -1,7 +1,7 @@
 //===- Preflight.h - what is known before the first step --------*- C++ -*-===//
 //
-// Compiling takes minutes, and a stage may begin after days: what its data, its
-// checkpoint and its memory do not allow is said before.
+// Compiling takes minutes, and a stage may begin after days: errors in its
+// data, its checkpoint and its memory are reported before.
 //
 //===----------------------------------------------------------------------===//
 

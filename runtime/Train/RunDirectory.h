@@ -12,7 +12,7 @@
 //   checkpoints/              see Checkpoint.h
 //   metrics.json              the result, at the end
 //   .anomaly_type             what went wrong last
-//   .HALT                     written by people to stop a run
+//   .HALT                     written by the user to stop a run
 //   .lock                     held by the process that writes all this
 //
 // Every record is written through at once.
@@ -102,7 +102,7 @@ public:
   Status write(const std::string &name, const std::string &contents) const;
 
   /// An error if the directory was removed or renamed since it was opened: what
-  /// is written then is not where people look for it.
+  /// is written then would be lost.
   Status check() const;
 
   /// Looks for `.HALT`. It is meant for this run if it holds the run's id, or

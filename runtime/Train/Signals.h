@@ -8,9 +8,9 @@
 namespace nsa {
 
 /// While it lives, SIGINT, SIGTERM and, unless it was ignored, SIGHUP ask for a
-/// graceful stop, SIGUSR1 asks for a state dump, and SIGPIPE is ignored: who
-/// reads the console may leave, train.log has it all. A second SIGINT, a second
-/// or more after the first, kills as usual; more SIGTERM do not, since
+/// graceful stop, SIGUSR1 asks for a state dump, and SIGPIPE is ignored: the
+/// reader of the console may leave, train.log has all lines. A second SIGINT, a
+/// second or more after the first, kills as usual; more SIGTERM do not, since
 /// launchers send it again while a checkpoint is being saved. Scopes inside
 /// another add nothing: what came before them still counts.
 class SignalScope {

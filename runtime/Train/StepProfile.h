@@ -32,7 +32,7 @@ struct CommandGroup {
   double seconds = 0;
   uint64_t flops = 0;
   uint64_t bytes = 0;
-  /// What the machine would take at best.
+  /// The lower bound by the peaks of the machine.
   double limitSeconds = 0;
   /// Whether arithmetic, not memory, is the limit.
   bool computeBound = false;
@@ -68,7 +68,7 @@ public:
   /// The groups, the most expensive first.
   std::vector<CommandGroup> groups(const Program &program) const;
 
-  /// The machine, the step and its most expensive groups, for people.
+  /// The machine, the step and its most expensive groups, as text.
   std::string table(const Program &program) const;
 
   /// The recorded steps in Chrome's trace format (chrome://tracing, Perfetto):

@@ -238,7 +238,7 @@ private:
   Status writeSample(const std::string &text);
   Status showSample(const std::string &title, double secondsAllowed);
 
-  // What goes wrong and does not end the run.
+  // Anomalies that do not end the run.
   void warn(const std::string &text);
   void noteWrite(const Status &status);
 
@@ -300,7 +300,7 @@ private:
   bool saveDueByTime = false;
   int64_t failedSaves = 0;
   std::string lastCheckpoint;
-  /// That there is nothing to do; empty if there is.
+  /// A message that there is nothing to do; else empty.
   std::string finishedRun;
   /// What was decided before the header could be printed.
   std::vector<std::string> notes;

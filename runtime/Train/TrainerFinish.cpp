@@ -131,7 +131,7 @@ Status Trainer::finish(TrainEnd end) {
     return {};
   }
   // Where ranks end with another code than 0, what started them may kill the
-  // rest. After the last step rank 0 may evaluate for long, and nobody waits.
+  // rest. After the last step rank 0 may evaluate for long, and no rank waits.
   return end == TrainEnd::Finished ? Status()
                                    : ranks.synchronizeStatus("the end", {});
 }

@@ -37,7 +37,7 @@ public:
   /// order in which withExtents takes them; empty if all are constants.
   std::vector<std::string> extentNames() const;
 
-  /// Whether some are still to be given: such an artefact cannot run.
+  /// Whether some extents are not known yet: such an artefact cannot run.
   bool needsExtents() const;
 
   /// The same program for tensors of these extents, with the same machine code.

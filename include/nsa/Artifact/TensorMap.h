@@ -1,10 +1,10 @@
 //===- TensorMap.h - what a tensor map may describe -------------*- C++ -*-===//
 //
-// On a GPU of compute capability 9.0 the TMA unit moves tiles of tensors to
-// shared memory. A tensor map tells it how a tensor lies: its extents and the
+// On a GPU of compute capability 9.0 TMA loads tiles of tensors to shared
+// memory. A tensor map is its descriptor of a tensor: its extents and the
 // elements of a box along each dimension, innermost first, and the bytes from
 // one element to the next along each dimension but the innermost. The compiler
-// and the reader of artefacts take the limits of the engine from here.
+// and the reader of artefacts take the limits of TMA from here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,8 +69,8 @@ std::string findTensorMapStride(const Integers &strides) {
   return {};
 }
 
-/// Says what is wrong with the rows of a box, of `rowBytes` bytes, which change
-/// places within `swizzle` bytes; empty if nothing is.
+/// Says what is wrong with the rows of a box, of `rowBytes` bytes, which are
+/// permuted within `swizzle` bytes; empty if nothing is.
 inline std::string findTensorMapSwizzle(uint64_t rowBytes, uint64_t swizzle) {
   if (rowBytes % tensorMapAlignment != 0)
     return "a row of the box has " + std::to_string(rowBytes) +

@@ -41,7 +41,7 @@ public:
   /// The value of a variable of the environment, if it is set.
   using Variables =
       std::function<std::optional<std::string>(const std::string &)>;
-  /// A line for people about what is going on.
+  /// Prints a line about the progress.
   using Say = std::function<void(const std::string &)>;
   /// Makes the artefact `artifact` from the text in the file `model`.
   using Compile = std::function<Status(const std::string &model,

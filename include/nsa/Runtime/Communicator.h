@@ -12,8 +12,8 @@
 
 namespace nsa {
 
-/// How a rank tells the others where it is, and learns what became of them,
-/// where reductions themselves cannot say. One thread uses it.
+/// Publishes the status of a rank and reads that of the others, which
+/// reductions themselves do not report. One thread uses it.
 class ProcessGroup {
 public:
   virtual ~ProcessGroup() = default;

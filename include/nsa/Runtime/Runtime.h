@@ -146,7 +146,7 @@ struct CommandSpan {
   uint64_t nanoseconds = 0;
 };
 
-/// What a GPU does at best, as measured.
+/// Peak rates of a GPU, as measured.
 struct GPUPeaks {
   /// Such as "NVIDIA H100 80GB HBM3, CUDA 12.8".
   std::string name;

@@ -77,8 +77,8 @@ struct NewWeight {
 /// below `runDirectory` and returns its folder. `config` is the configuration
 /// as YAML, called `name` in messages, with `overrides` of the form
 /// `section.key=value`; `tokenizer` the text of the
-/// tokenizer.json, empty if there is none. What it holds nobody compares with
-/// the configuration: a program does when the weights are loaded. Values that
+/// tokenizer.json, empty if there is none. The tensors are not
+/// compared with the configuration until a program loads them. Values that
 /// are not finite are an error.
 Result<std::string> writeWeights(const std::string &runDirectory,
                                  const std::string &config,

@@ -16,7 +16,7 @@
 
 namespace nsa {
 
-/// A failure with a message for people.
+/// A failure with a message.
 struct Error {
   std::string message;
 };
