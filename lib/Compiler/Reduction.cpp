@@ -142,7 +142,7 @@ bool Reducer::attempt(unsigned function, Edit edit) {
   OwningOpRef<ModuleOp> candidate(module.clone());
   if (!edit(getFunctions(*candidate)[function]))
     return false;
-  // What is wrong with a candidate is nobody's business.
+  // Diagnostics about a candidate are dropped.
   ScopedDiagnosticHandler quiet(module.getContext(),
                                 [](Diagnostic &) { return success(); });
   if (failed(verify(*candidate)) || !isInteresting(*candidate))

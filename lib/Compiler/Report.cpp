@@ -114,7 +114,7 @@ nsa::countLayerCommands(const CompileReport &report) {
 namespace {
 struct Sum {
   uint64_t commands = 0, flops = 0, bytes = 0;
-  /// Launches whose floating-point operations nobody counted.
+  /// Launches whose floating-point operations are unknown.
   uint64_t uncounted = 0;
 };
 } // namespace

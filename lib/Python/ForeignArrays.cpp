@@ -173,7 +173,7 @@ static HeldArray viewDLPack(py::handle value, const ArrayUse &use) {
   if (tensor->strides)
     array.strides.assign(tensor->strides, tensor->strides + tensor->rank);
   array.isReadOnly = isReadOnly;
-  // The capsule that nobody renames gives the memory back when it goes.
+  // A capsule that no consumer has renamed frees the memory.
   return {std::move(array), std::move(capsule)};
 }
 

@@ -1,6 +1,6 @@
 //===- CommandLine.h - parsing for the tools without LLVM -------*- C++ -*-===//
 //
-// CLI11 with this project's manners: an unknown flag is an error with a
+// CLI11 with this project's conventions: an unknown flag is an error with a
 // suggestion, a wrong command line exits with code 2, and messages look like
 // those of the compiler tools.
 //
@@ -21,7 +21,7 @@ class App;
 
 namespace nsa {
 
-/// Exit code of a command line that makes no sense.
+/// Exit code of an invalid command line.
 constexpr int exitUsage = 2;
 
 /// Parses `argv` into `app`. Returns the code to exit with when there is

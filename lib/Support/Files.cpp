@@ -180,7 +180,7 @@ static bool isDevice(const std::string &path) {
          !S_ISDIR(info.st_mode);
 }
 
-/// Writes a new file that nobody else may read before it is complete.
+/// Writes a new file that no other user may read before it is complete.
 static Status writeNewFile(const std::string &path, std::string_view contents,
                            bool isOwn) {
   NSA_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));

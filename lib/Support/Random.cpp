@@ -1,4 +1,4 @@
-//===- Random.cpp - random bytes that nobody can guess --------------------===//
+//===- Random.cpp - cryptographically secure random bytes ----------------===//
 
 #include "lib/Support/Random.h"
 

@@ -1,4 +1,4 @@
-//===- Random.h - random bytes that nobody can guess ------------*- C++ -*-===//
+//===- Random.h - cryptographically secure random bytes --------*- C++ -*-===//
 
 #ifndef NSA_SUPPORT_RANDOM_H
 #define NSA_SUPPORT_RANDOM_H

@@ -5,7 +5,7 @@
 // of LLVM and the sources of our own code generators; of machine code of GPUs,
 // the PTX, the options of ptxas and its version. The hash of all that is in the
 // file, too. Compilers of one user that run at the same time may share
-// the folder, to which nobody else may write; of 2 GiB and a week, the oldest
+// the folder, to which no other user may write; of 2 GiB and a week, the oldest
 // files are removed.
 //
 //===----------------------------------------------------------------------===//

@@ -12,7 +12,7 @@ using namespace llvm;
 nsa::TemporaryDirectory::TemporaryDirectory(StringRef prefix) {
   sys::path::system_temp_directory(/*ErasedOnReboot=*/true, path);
   sys::path::append(path, prefix + "-XXXXXX");
-  // Its owner's alone, whatever the umask: nobody else can put a link in it.
+  // Its owner's alone, whatever the umask: no other user can put a link in it.
   if (!::mkdtemp(const_cast<char *>(path.c_str())))
     error = std::error_code(errno, std::generic_category());
 }

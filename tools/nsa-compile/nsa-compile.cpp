@@ -227,7 +227,7 @@ static void printMessages(const std::string &messages) {
     std::fprintf(stderr, "%s\n", messages.c_str());
 }
 
-/// Says that nobody has looked at the registers of the kernels.
+/// Says that registers of the kernels are unknown.
 static void notePTX(const Options &options) {
   if (options.missesPtxas)
     std::fprintf(stderr,

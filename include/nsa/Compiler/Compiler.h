@@ -129,7 +129,7 @@ struct PassManagerOptions {
   bool reproduceLastPass = false;
 };
 
-/// For people who look into a compilation; the artefact depends on none of it.
+/// Debug output of a compilation; the artefact depends on none of it.
 struct DebugOptions {
   /// Folder for the IR after each phase, as NN-phase.mlir; created if needed.
   /// Empty: not saved.
@@ -159,7 +159,7 @@ struct CommandReport {
   /// The kernel, or the library function with its sizes; empty for a kind that
   /// needs neither.
   std::string call;
-  /// Floating-point operations; nothing where nobody counted.
+  /// Floating-point operations; nothing where unknown.
   std::optional<uint64_t> flops;
   /// Bytes of all operands: what the command reads and writes, each once.
   uint64_t bytes = 0;
@@ -205,7 +205,7 @@ struct ActivationPeak {
   uint64_t liveBytes = 0;
 };
 
-/// What a compilation made, in numbers.
+/// Statistics of a compilation.
 struct CompileReport {
   uint64_t kernels = 0;
   /// Commands of all entries together.

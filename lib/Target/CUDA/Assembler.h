@@ -35,7 +35,7 @@ void parseAssemblerLog(llvm::StringRef log, Assembly &assembly);
 
 /// Fails if a kernel starts with another number of registers of a thread than
 /// `expected` says, by its name: its threads would wait forever for registers
-/// that nobody gives away, or give away too many.
+/// that no warpgroup releases, or release too many.
 llvm::Error checkLaunchRegisters(const Assembly &assembly,
                                  const llvm::StringMap<uint64_t> &expected);
 

@@ -12,7 +12,7 @@ namespace nsa {
 
 /// Optimises `module`, whose kernels have the calling convention of PTX
 /// kernels, and emits it as PTX text for `chip`. Fails on what the code
-/// generator rejects and on calls of functions that nobody defines.
+/// generator rejects and on calls of undefined functions.
 /// `onOptimized` sees the module before code generation; with it, the text
 /// does not come from a cache. `warn` is told what is wrong with the cache.
 llvm::Expected<std::string>

@@ -129,7 +129,7 @@ def _column_texts(path, unit, batches, row):
     return row - begin
 
 
-# What ends a stream of Arrow: without it, nobody knows whether more should follow.
+# What ends a stream of Arrow: without it, the stream may be truncated.
 STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 

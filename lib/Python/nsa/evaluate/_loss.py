@@ -19,7 +19,7 @@ _TOKENS = 1 << 24
 
 
 class _Stream:
-    """Tokens in a row, and where documents begin in it; no array if nobody knows.
+    """Tokens in a row, and where documents begin in it; no array if that is unknown.
 
     `blanks` are those with a space that the tokenizer put in front, if it does so; all, unless it is said.
     """
@@ -42,7 +42,7 @@ class _Stream:
         return self._blanks[first:last] - begin
 
     def document_lengths(self, begin, count):
-        """For each of `count` tokens from `begin` on, how many its document has; None if nobody knows."""
+        """For each of `count` tokens from `begin` on, how many its document has; None if that is unknown."""
         if not len(self._starts):
             return None
         ends = numpy.append(self._starts[1:], self.size)
