@@ -38,7 +38,7 @@ struct FusedGradients {
   nn::GateOp gate;
   nn::GateBackwardOp gateBackward;
   llvm::SmallVector<AttentionBackwardOp> branches;
-  /// The sum of the gradients of the queries; null if nobody reads it.
+  /// The sum of the gradients of the queries; null if it is unused.
   mlir::Value queryGrad;
   /// The angles by which gradients are turned back, or null.
   mlir::Value table;

@@ -39,7 +39,7 @@ def NSA_FusedOp : NSA_Op<"fused", [
 
     - `nsa.combine_backward`, and for each branch `nsa.attention_backward`, one
       of them with indices;
-    - `nn.add` of the gradients of the queries, unless nobody reads them;
+    - `nn.add` of the gradients of the queries, unless they are unused;
     - `nn.gate` and `nn.gate_backward`, if the gates are not an input;
     - `nn.rotary` of the gradients of keys that are blocks, and of those of the
       queries and of all keys that are tokens, by one table.

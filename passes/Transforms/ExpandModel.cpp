@@ -132,7 +132,7 @@ FailureOr<Value> ModelExpander::parameter(Operation *user,
   return value;
 }
 
-/// A parameter that nobody reads is a mistake, and no tensor of a program.
+/// An unused parameter is a mistake, and no tensor of a program.
 LogicalResult ModelExpander::checkUsed() {
   WalkResult result = model.walk([&](nn::ParameterOp op) {
     if (used.contains(op))

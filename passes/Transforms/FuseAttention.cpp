@@ -52,7 +52,7 @@ bool nsa::isReadBefore(Operation *producer, Operation *op) {
 
 /// Puts `ops`, in an order in which they may stand, into an `nsa.fused` in
 /// front of `position`. Its results take the place of `results` for all other
-/// readers; those of `ops` that nobody reads any more go.
+/// readers; unused ones of `ops` are erased.
 static void fuse(Operation *position, ArrayRef<Operation *> ops,
                  ArrayRef<Value> results) {
   llvm::SmallPtrSet<Operation *, 16> own(ops.begin(), ops.end());
@@ -85,7 +85,7 @@ static void fuse(Operation *position, ArrayRef<Operation *> ops,
       op->erase();
 }
 
-/// Whether somebody else than `ops` reads the value.
+/// Whether the value has users other than `ops`.
 static bool isReadElsewhere(Value value, ArrayRef<Operation *> ops) {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     return !llvm::is_contained(ops, user);
@@ -223,7 +223,7 @@ struct BackwardMatch {
   /// Null if the gradient of the gates themselves is wanted.
   nn::GateOp gate;
   nn::GateBackwardOp gateBackward;
-  /// The sum of the gradients of the queries, if anybody reads it.
+  /// The sum of the gradients of the queries, if it is used.
   SmallVector<nn::AddOp> additions;
   Value queryGrad;
 };

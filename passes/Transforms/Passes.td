@@ -19,7 +19,7 @@ def ExpandModel : Pass<"nsa-expand-model", "::mlir::ModuleOp"> {
     and the value (`layers.3.attention.query`).
 
     Calls that lead back to their function, parameters of a scope that are read
-    outside of an `nn.repeat` of it, and parameters that nobody reads are errors. A
+    outside of an `nn.repeat` of it, and unused parameters are errors. A
     module without an `nn.module` stays as it is.
 
     Example:

@@ -13,7 +13,7 @@
 !gates = tensor<1x16x2x3xf32>
 
 // Keys and values in one operation, and their gradients. The rotation of the
-// compressed keys is part of it; where no branches are summed nobody rotates
+// compressed keys is part of it; where no branches are summed nothing rotates
 // their gradient back.
 // CHECK-LABEL: func.func @mean
 // CHECK-NEXT: %[[K:.*]], %[[V:.*]] = nsa.compress_key_value mean %arg1, %arg2 rotary %arg3 by(#nsa.compressed<block = 8, stride = 4>)

@@ -11,7 +11,7 @@
 !gates = tensor<1x16x2x3xf32>
 
 // The compressed branch rotates the queries and the keys of the others, and
-// nobody rotates a gradient back but the attention that stores it.
+// only the attention that stores a gradient rotates it back.
 // CHECK-LABEL: func.func @all
 // CHECK-NOT: nn.rotary
 // CHECK: %[[O:.*]], %[[L:.*]], %[[Q:.*]], %[[KS:.*]], %[[KW:.*]] = nsa.rotary_attention %arg0, %{{.*}}, %{{.*}}, %arg3, %arg4 rotary %arg5 visible(#nsa.compressed<block = 8, stride = 4>)
@@ -137,7 +137,7 @@ func.func @dependent(%q: !q, %kc: tensor<1x3x2x4xf32>, %vc: tensor<1x3x2x4xf32>,
 !lse = tensor<1x2x16xf32>
 !table = tensor<16x2x2xf32>
 
-// Gradients of which some are rotated back: nobody does it for them.
+// Gradients of which some are rotated back: not fused.
 // CHECK-LABEL: func.func @some
 // CHECK: nsa.combine_backward
 // CHECK-NOT: nn.rotary

@@ -363,7 +363,7 @@ void VectorMatmul::launch(KernelCache &cache) {
   ResultRange results =
       cache.launch(builder, op, spec, inputs, types,
                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                     // Results that nobody needs have no memory.
+                     // Unused results have no memory.
                      SmallVector<Value> all(args.take_front(inputs.size() + 1));
                      args = args.drop_front(all.size());
                      if (producer)

@@ -136,7 +136,7 @@ void nsa::limitToBlocks(TileBuilder &b, KeyTile &tile, int64_t selectBlock,
                         if (selectBlock % keys != 0)
                           to = min(to, (number + 1) * selectBlock - 1);
                         // A whole tile where all of it is left out, so that
-                        // nobody has to look at single keys.
+                        // single keys need no check.
                         from = select(isSelected, from, first);
                         return {from, select(isSelected, to, x[3]) - from,
                                 convert(isSelected, b.i32())};

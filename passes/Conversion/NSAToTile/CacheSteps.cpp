@@ -89,7 +89,7 @@ static LaunchPart appendRow(CacheAppendOp op, RotaryAtOp rotary) {
 
 namespace {
 /// The operations that make a row of compressed keys or values by the mean of
-/// the last tokens, whose cache nobody else reads.
+/// the last tokens, whose cache has no other reader.
 struct CompressedRow {
   mutable CacheAppendOp tokens;
   mutable CacheReadOp read;

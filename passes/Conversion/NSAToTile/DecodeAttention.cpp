@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-/// The longest sequence: how long this one will become, nobody knows.
+/// The longest sequence: the length of this one is not known.
 static constexpr int64_t kLongest = 1 << 30;
 
 /// The shape of attention of a whole sequence.

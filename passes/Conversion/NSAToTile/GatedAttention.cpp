@@ -97,7 +97,7 @@ int64_t GatedAttention::denseFlops(int64_t width) const {
 
 namespace {
 /// What a kernel of the sum has of a branch: its output if it is given, else
-/// what attention reads. `kept` and `keptLse` are null if nobody else reads
+/// what attention reads. `kept` and `keptLse` are null if nothing else reads
 /// them.
 struct BranchArgs {
   Value given, key, value, indices, kept, keptLse;

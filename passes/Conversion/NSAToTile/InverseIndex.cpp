@@ -149,7 +149,7 @@ void IndexProgram::count(ArrayRef<Value> args) {
       return SmallVector<Value>();
     });
   };
-  // Nobody sees later blocks.
+  // No query sees later blocks.
   Expr seen = (end - 1) / attention.selectBlock / blocks + 1;
   forBlocks(0, seen * blocks, [&](Expr block) {
     return b.reduceAdd(queries.findMembers(b, block, blocks), /*axis=*/0);

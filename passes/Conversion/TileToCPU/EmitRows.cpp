@@ -64,7 +64,7 @@ void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
       SmallVector<Value> vectors;
       for (int64_t i = 0; i < block; ++i) {
         Value from = b.add(row, i);
-        // Below the last row its copy is read; nobody reads the result.
+        // Below the last row its copy is read; the result is unused.
         if (rows % block != 0)
           from = arith::MinUIOp::create(b, from, b.i64(rows - 1));
         vectors.push_back(b.load(source, b.add(b.mul(from, sourceStride), col),

@@ -122,7 +122,7 @@ bool isReadWhereUsed(mlir::Value tile);
 bool hasRegisters(mlir::Value tile);
 /// Columns `2 * pair` and the next of a row in a buffer.
 mlir::Value loadRowPair(TileReader &in, mlir::Value row, int64_t pair);
-/// What stands for registers that nobody reads.
+/// The value of unused registers.
 llvm::SmallVector<mlir::Value> getUnused(ThreadBuilder &b, mlir::Value tile);
 
 } // namespace nsa::cuda

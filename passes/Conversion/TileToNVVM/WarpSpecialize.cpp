@@ -162,7 +162,7 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
   if (known == plan.loops.end()) {
     produce(*loop.getBody(), mapping, turn);
   } else {
-    // A stage that nobody has filled is empty: its first phase counts as over.
+    // A stage that was never filled is empty: its first phase counts as over.
     MBarrierWaitOp::create(b, empty, turn.stage,
                            arith::XOrIOp::create(b, turn.phase, b.i32(1)));
     produce(*loop.getBody(), mapping, turn);

@@ -36,7 +36,7 @@ func.func @f(
   return %a1, %zero, %b1 : tensor<3xf32>, tensor<5xf32>, tensor<2x4xf32>
 }
 
-// The matmul is added in place only where nobody needs the old value.
+// The matmul is added in place only where nothing needs the old value.
 // CHECK-LABEL: rt.entry @accumulate
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %[[G:[^ ]*]] {beta = 1.0{{.*}} : f32, transpose_lhs}
 // CHECK-NEXT: }

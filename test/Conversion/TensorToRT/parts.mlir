@@ -99,7 +99,7 @@ func.func @concat(%x: tensor<2x4x2x16xf32>, %y: tensor<2x4x32xf32>, %w: tensor<6
   return %z : tensor<2x4x8xf32>
 }
 
-// An update in place of a part that nobody else reads; the rest stays.
+// An update in place of a part without other readers; the rest stays.
 // CHECK-LABEL: rt.entry @update
 // CHECK: %[[P:.*]] = rt.buffer : memref<2x4x48xf32>
 // CHECK: %[[A:.*]] = rt.view %[[P]] at 0 : {{.*}} strided<[192, 48, 1]>>

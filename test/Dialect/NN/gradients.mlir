@@ -158,7 +158,7 @@ func.func @gate_of_two(%logits: tensor<1x4x6xf32> {nn.differentiate}) -> (tensor
 
 // -----
 
-// The gradient of a part that nobody needs is zero.
+// The gradient of an unused part is zero.
 // CHECK-LABEL: func @split(
 // CHECK-SAME: %[[DY:[^:]*]]: tensor<2x3xf32> {nn.name = "grad.y"
 // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<2x1xf32>

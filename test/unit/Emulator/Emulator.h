@@ -3,7 +3,7 @@
 // Runs what `nsa-tile-to-nvvm-llvm` makes of tile kernels: all threads of a
 // block with their shared memory, barriers and collectives, one block after
 // another. It checks what a GPU does not: bounds of every argument and of
-// shared memory, alignment, values that nobody has written, threads that meet
+// shared memory, alignment, values that are unwritten, threads that meet
 // at one word, phases of mbarriers and wgmmas in flight.
 //
 //===----------------------------------------------------------------------===//

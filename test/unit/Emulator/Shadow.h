@@ -1,6 +1,6 @@
 //===- Shadow.h - who accessed which memory ---------------------*- C++ -*-===//
 //
-// Finds reads of memory that nobody has written, or that a copy has still to
+// Finds reads of memory that is unwritten, or that a copy has still to
 // write, blocks that share memory, and threads that do without a barrier
 // between. When copies and wgmmas may use memory is what
 // tile-gpu-verify-synchronization proves.
@@ -17,7 +17,7 @@ namespace nsa::emulator {
 /// What an access found.
 enum class Finding : uint8_t {
   None,
-  /// Nobody has written this.
+  /// Unwritten.
   Unwritten,
   /// An undefined value was stored here.
   Poison,
