@@ -36,7 +36,7 @@ def ElementwiseOpInterface : OpInterface<"ElementwiseOpInterface",
   let cppNamespace = "::nsa";
   let description = [{
     An operation that computes each element of its results from the elements of
-    its operands at the same place. All operands and results have one shape.
+    its operands at the same index. All operands and results have one shape.
   }];
   let methods = [
     InterfaceMethod<[{

@@ -53,7 +53,7 @@ def NN_RotaryScaling : NN_Enum<"RotaryScaling",
 
 def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
   let mnemonic = "rotary";
-  let summary = "what of a rotary table differs from plain angles";
+  let summary = "channels and scaling of a rotary table";
   let description = [{
     A part of `#nn.init<rotary, ...>`. With `channels = C`, the first `C / 2`
     pairs of channels are rotated, by the angles of heads of `C` channels, and the

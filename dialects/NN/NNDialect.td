@@ -23,7 +23,7 @@ def NN_Dialect : Dialect {
     |---|---|---|
     | `nn.name` | argument, result | unique name of the tensor |
     | `nn.role` | argument | `input`, `parameter`, `constant`, `gradient`, `state` |
-    | `nn.state` | argument | what the optimizer calls a state that it keeps for a parameter |
+    | `nn.state` | argument | the optimizer's name of a state that it keeps for a parameter |
     | `nn.init` | argument | initial value, a `#nn.init` |
     | `nn.decay` | argument | the parameter takes part in weight decay |
     | `nn.dims` | argument | which dimensions follow `batch` and `seq` |

@@ -21,8 +21,8 @@ def NN_FusedOp : NN_Op<"fused", [
   let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "operations that one kernel computes";
   let description = [{
-    The results are what `nn.yield` names of the values that the operations
-    inside compute from the inputs. They are elementwise operations and at most
+    The results are the operands of `nn.yield`, which the operations inside
+    compute from the inputs. They are elementwise operations and at most
     one other, the root (an `nn.rms_norm`, say), which shares with them the
     tensors that it reads or writes element by element. Several roots are allowed
     where their kernels share an iteration space: `nn.rotary` of queries and keys.
@@ -119,8 +119,8 @@ def NN_SplitRowsOp : NN_RowsOp<"split_rows"> {
   let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "copies of ranges of rows";
   let description = [{
-    With the dimensions but the last seen as one, the rows of the results in
-    order are those of the operand.
+    All dimensions but the last count as rows: the rows of the results in order
+    are those of the operand.
 
     Example:
 

@@ -70,8 +70,8 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let description = [{
     Its symbol is its name in checkpoints, prefixed by that of the scope if it is
     in one. It starts from a normal distribution of this standard deviation, a
-    constant or, if `frozen`, a table of rotary angles of this base, maybe `with`
-    a `#nn.rotary` of what is not plain in it. `decay`
+    constant or, if `frozen`, a table of rotary angles of this base, optionally
+    `with` a `#nn.rotary` of its scaling. `decay`
     applies weight decay; `frozen` parameters are not trained; `by` names the
     optimizer where it is another than that of the program. The clause in
     brackets says which dimensions follow the batch and the sequence.
@@ -105,7 +105,7 @@ def NN_ScopeOp : NN_Op<"scope", [SymbolTable, Symbol, NoTerminator,
   let opDocGroup = NSA_DocGroup<"Modules, parameters and scopes">;
   let summary = "the parameters of a kind of layer";
   let description = [{
-    There is one set of these parameters for each of the indices. In checkpoints,
+    Each of the indices has a set of these parameters. In checkpoints,
     parameter `@p` of layer `i` is called `NAME.i.p`; `NAME` is the scope's symbol
     if no other is given. Scopes of several kinds of layers share a name.
 
@@ -194,8 +194,7 @@ def NN_CallOp : NN_Op<"call", [
   let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "call of a function";
   let description = [{
-    The operations of the function take the place of the call. A function does not
-    call itself, neither through others.
+    The call is inlined. Recursion is not allowed.
 
     Example:
 

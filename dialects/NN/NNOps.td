@@ -351,7 +351,7 @@ def NN_SplitOp : NN_DifferentiableOp<"split", [NSA_ViewOfOperand]> {
     y_i[r, ...]      = x[sizes[0] + .. + sizes[i-1] + r, ...]     with `rows`
     ```
 
-    Nothing is copied where the readers of a part can take rows that lie apart.
+    Nothing is copied where the readers of a part take strided rows.
 
     Example:
 
@@ -383,8 +383,8 @@ def NN_ConcatOp : NN_DifferentiableOp<"concat", [
   let summary = "tensors side by side";
   let description = [{
     The inverse of `nn.split`: the columns of the operands one after the other;
-    with `rows`, the elements of their first dimension. What computes an operand
-    writes its columns where they belong, if it can.
+    with `rows`, the elements of their first dimension. The producer of an
+    operand writes its columns in place, if it can.
 
     Example:
 

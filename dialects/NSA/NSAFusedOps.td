@@ -27,8 +27,8 @@ def NSA_FusedOp : NSA_Op<"fused", [
   let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "branches of attention, their gates and their sum, in kernels that share rows";
   let description = [{
-    The results are what `nsa.yield` names of the values that the operations
-    inside compute from the inputs. Of a sum these are
+    The results are the operands of `nsa.yield`, which the operations inside
+    compute from the inputs. Of a sum these are
 
     - `nsa.combine`, whose result is the first one;
     - for any of its branches `nsa.attention`, one of them with indices, the

@@ -479,7 +479,7 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
     ```
 
     of `n` branches. The last is the entropy, at most log n; where the gates of a token sum to 0
-    it counts as 0. a metric: there is no gradient.
+    it counts as 0. A metric: there is no gradient.
 
     Example:
 
@@ -511,7 +511,7 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     y[2] = mean over b, h, J of the number of different blocks that the queries of block J select
     ```
 
-    The second is 0 where no block is selected at all. a metric: there
+    The second is 0 where no block is selected at all. A metric: there
     is no gradient. With `start`, as in `nsa.attention`, `J = floor((t - start[b, t]) / select_block)`,
     and the last number is of `select_block` neighbouring queries of the row, with
     `j + floor(start[b, t] / select_block)` in place of `j`.

@@ -13,10 +13,10 @@ include "mlir/IR/AttrTypeBase.td"
 def NSA_VisibilityAttrInterface : AttrInterface<"VisibilityAttrInterface"> {
   let cppNamespace = "::nsa";
   let description = [{
-    Which keys a query of `nsa.attention` sees: all that passes, kernels, the
-    reference, statistics and verifiers know of it. Queries and keys are counted
+    Which keys a query of `nsa.attention` sees. Passes, kernels, statistics and
+    verifiers know visibilities by this interface only. Queries and keys are counted
     from 0. A `Scalar` is a number, or an i32 value of a kernel: one definition
-    serves both. No end of a range falls as what it belongs to grows.
+    serves both. The bounds of ranges are monotonic.
   }];
   let methods = [
     InterfaceMethod<"What kernels are named after, e.g. `window`.",

@@ -14,7 +14,7 @@ def RT_Dialect : Dialect {
   let summary = "The host program: entries that are flat lists of commands";
   let description = [{
     A program is a module of named tensors (`rt.tensor`), kernels and entries
-    (`rt.entry`). An entry runs its commands in order: kernel launches, matrix
+    (`rt.entry`). An entry runs its commands in order: kernel launches,
     matmuls, fills, copies. There is no control flow and no allocation.
 
     Inside an entry, `rt.get` names the memory of a tensor, `rt.buffer` a piece

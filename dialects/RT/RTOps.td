@@ -42,8 +42,9 @@ def RT_TensorOp : RT_Op<"tensor", [
   let summary = "a named tensor that outlives an entry";
   let description = [{
     `init` is the value that `rt.initialize` gives the tensor. `decay` marks a
-    parameter that takes part in weight decay, `state` is what the optimizer
-    calls a state that it keeps for a parameter. `at` (`slice`) is its memory, once planned.
+    parameter that takes part in weight decay, `state` is the
+    optimizer's name of a state that it keeps for a parameter. `at` (`slice`) is
+    its memory, once planned.
 
     Example:
 
@@ -78,12 +79,12 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     Takes the place of a `tile.kernel` of the same name, arguments and grid once
     the kernel is in the module's `rt.binary`. `code_bytes` counts instructions
     and constants, `stack_bytes` the stack of one call; `flops` and `bytes` are
-    the work and the traffic of one launch, where known. `performance_lints` names what
-    the target could not make fast (see `nsa-check-performance-lints`).
+    the work and the traffic of one launch, where known. See
+    `nsa-check-performance-lints` for `performance_lints`.
 
     On a GPU a program is a block of `threads` threads with `shared_bytes` of
-    shared memory; a thread has `registers`, and `spill_bytes` of its accesses
-    are to registers that did not fit. Launches pass the `tensor_maps` after the
+    shared memory; a thread has `registers`, and `spill_bytes` of spill
+    accesses. Launches pass the `tensor_maps` after the
     pointers to the arguments, in order and 128 bytes each; a map lies within the
     memory of its argument, whose elements have its type.
 
@@ -127,8 +128,8 @@ def RT_BinaryOp : RT_Op<"binary", [Symbol]> {
   let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "the machine code of a module's kernels";
   let description = [{
-    Says what the image is, not its bytes: those go from the code generator to
-    the artefact without passing through the IR. `hash` is XXH3-64 of the image
+    Describes the image without its bytes, which go from the code generator to the
+    artefact without passing through the IR. `hash` is XXH3-64 of the image
     in hexadecimal digits.
 
     Example:
@@ -477,7 +478,7 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
 def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
   let summary = "wait until the collective has ended";
   let description = [{
-    Ends what the last `rt.collective_start` of the same value began.
+    Ends the last `rt.collective_start` of the same value.
 
     Example:
 

@@ -38,7 +38,7 @@ def Tile_SharedAttr : Tile_Layout<"Shared", "shared"> {
   let description = [{
     A tile of bf16 or f16. Chunks of 16 bytes are permuted within their row by
     the number of the row, so that neither reading a column of chunks nor
-    writing a row of them meets in one bank. Rows are rounded up to 16 and
+    writing a row of them has bank conflicts. Rows are rounded up to 16 and
     filled with zeros.
 
     Example: `#tile.shared`

@@ -351,7 +351,7 @@ def Tile_DotOp : Tile_Op<"dot", [
     f32. Products and sums are f32.
 
     A dot with layouts accumulates in `#tile.mma`, has b in
-    `#tile.shared`, and a in either; a tile in the MMA layout a is not transposed.
+    `#tile.shared`, and a in either; an `a` in the MMA layout is not transposed.
 
     Example:
 

@@ -21,7 +21,7 @@ def TileGPU_Dialect : Dialect {
     | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply MMA tiles |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
 
-    It also makes `tile_gpu.warp_if` of branches that warps take for their own rows.
+    It also turns warp-divergent branches into `tile_gpu.warp_if`.
 
     What `tile-gpu-promote-to-shared` makes of loads and converts to
     `#tile.shared`: buffers (`tile_gpu.alloc`), what fills them
@@ -34,8 +34,8 @@ def TileGPU_Dialect : Dialect {
     |---|---|
     | `tile_gpu.alloc` | its offset in shared memory |
     | `scf.for` | `tile_gpu.pipeline`, a `#tile_gpu.pipeline`: the loop copies ahead, which `tile-gpu-pipeline` expands |
-    | `tile.kernel` | `tile_gpu.producer`, a `#tile_gpu.producer`: all of these loops are copied for by one more warpgroup |
-    | `tile.kernel` | `tile_gpu.scratch`, an i64: the offset from which threads exchange elements; and `nsa.shared_bytes`, all that a block takes |
+    | `tile.kernel` | `tile_gpu.producer`, a `#tile_gpu.producer`: a producer warpgroup issues the loads of all of these loops |
+    | `tile.kernel` | `tile_gpu.scratch`, an i64: the offset of scratch for layout conversions; and `nsa.shared_bytes`, all that a block takes |
 
     What `tile-gpu-pipeline` and `tile-gpu-warp-specialize` make of these loops
     are operations: stages that loops carry, copies ahead, roles of warpgroups and
@@ -108,10 +108,10 @@ def TileGPU_MemDescType : TypeDef<TileGPU_Dialect, "MemDesc"> {
 def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
   let summary = "the stages of a loop's buffers in shared memory";
   let description = [{
-    What one iteration reads takes `bytes` of shared memory, and there are
-    `stages` of it in sequence from `offset`: while an iteration computes on one,
-    copies fill the others for those that follow: those of its own threads, or
-    with `producer` TMA loads of another warpgroup.
+    An iteration reads a stage of `bytes` of shared memory, of which there are
+    `stages` in sequence from `offset`: while an iteration computes on one, copies
+    fill the others: those of its own threads, or with `producer` TMA loads of the
+    producer warpgroup.
 
     Example: `#tile_gpu.pipeline<stages = 3, bytes = 16384, offset = 0>`
   }];
@@ -122,8 +122,8 @@ def TileGPU_PipelineAttr : TileGPU_Attr<"Pipeline", "pipeline"> {
 def TileGPU_ProducerAttr : TileGPU_Attr<"Producer", "producer"> {
   let summary = "a producer warpgroup that issues TMA loads";
   let description = [{
-    All loops that it copies for take turns in one pipeline. Its mbarriers lie at
-    `barriers` in shared memory. Registers are shared such that `blocks` run on a
+    All loops that it loads for share one pipeline. Its mbarriers lie at
+    `barriers` in shared memory. Registers are allocated so that `blocks` run on a
     multiprocessor at once.
 
     Example: `#tile_gpu.producer<barriers = 65536, blocks = 2>`

@@ -50,7 +50,7 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
   let description = [{
     The elements that `tile.load` reads at these indices. Threads move `width`
     of them at once, 2, 4 or 8 of 16 bits or 1 or 4 of 32, by asynchronous
-    copies; of one of 16 bits, by which there are none, they load and store each.
+    copies; single elements of 16 bits are loaded and stored.
 
     With `stage`, an offset in bytes, they go to one of several stages of the
     buffer, in a group that an `async_commit` ends.
@@ -120,7 +120,7 @@ def TileGPU_LocalViewOp : Op<TileGPU_Dialect, "local_view", [Pure]> {
 def TileGPU_LocalLoadOp : Op<TileGPU_Dialect, "local_load", []> {
   let summary = "load a row or a column from a buffer";
   let description = [{
-    Of a row, threads may load the elements where they use them.
+    Elements of a row may be loaded at each use.
 
     Example:
 
@@ -165,8 +165,8 @@ def TileGPU_CopyIfOp : TileGPU_Op<"copy_if", [
     NoTerminator, NoRegionArguments, SingleBlock]> {
   let summary = "prefetch for a later iteration, if there is one";
   let description = [{
-    The condition is the same in all threads. Nothing in it waits: the copies
-    are a group that the next `async_commit` ends.
+    The condition is uniform. Nothing in it waits: the next `async_commit` commits
+    the copies.
 
     Example:
 
@@ -193,9 +193,8 @@ def TileGPU_WarpIfOp : Op<TileGPU_Dialect, "warp_if", [
   let description = [{
     A warp takes the first region if one of its rows is true, else the second
     one; so rows that are false are left alone in both. The results are MMA
-    tiles, of which each warp has its rows. In both regions a warp does all
-    alone: there is no barrier and nothing else for which threads of other warps
-    wait.
+    tiles, of which each warp has its rows. Neither region synchronizes
+    with other warps.
 
     Example:
 
@@ -256,8 +255,8 @@ def TileGPU_MBarriersOp : Op<TileGPU_Dialect, "mbarriers", [Pure]> {
 def TileGPU_MBarrierInitOp : TileGPU_Op<"mbarrier_init"> {
   let summary = "initialize mbarriers before any thread uses them";
   let description = [{
-    One thread does, and all wait for it: those of stages that are full, of
-    stages that are empty, and of tiles that are loaded once.
+    One thread initializes them, and all wait for it: full and empty mbarriers of
+    stages, and those of tiles that are loaded once.
 
     Example:
 
@@ -311,8 +310,7 @@ def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
     (ins Optional<I1>:$condition), "(`if` $condition^)?"> {
   let summary = "consumer release: a warp has read a stage";
   let description = [{
-    All of its threads have: one arrives for them, with a condition where that
-    holds.
+    One thread arrives for the warp once all have read, if the condition holds.
 
     Example:
 
@@ -327,7 +325,7 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
   let description = [{
     By the tensor map of this number in `nsa.tensor_maps` of the kernel, from
     coordinates that begin with the innermost one. Its bytes arrive at an
-    mbarrier. With `evict_last` the cache is to keep them long.
+    mbarrier. `evict_last` is the L2 eviction policy.
 
     Example:
 
@@ -352,9 +350,9 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
   let summary = "roles of the producer and the consumer warpgroups";
   let description = [{
     A thread of the producer runs the first region, all threads of the others the
-    second one; `blocks` are to run on a multiprocessor at once. Where registers
-    are handed over, a thread has `launch` of them when the kernel starts, and
-    then those of its role.
+    second one; `blocks` are to run on a multiprocessor at once. With register
+    reallocation, a thread has `launch` registers at launch, then those of its
+    role.
 
     Example:
 
@@ -383,8 +381,8 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
 def TileGPU_BarrierOp : TileGPU_Op<"barrier"> {
   let summary = "all threads of the block wait for each other";
   let description = [{
-    Of a warp-specialized kernel, those of the consumers, where only these come
-    by.
+    In the consumer region of a warp-specialized kernel only the consumers take
+    part.
 
     Example:
 
