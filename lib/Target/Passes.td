@@ -11,8 +11,8 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
     Lowers every `tile.kernel` to LLVM, compiles it for a processor and links all
     of them to one ELF shared object. Each kernel becomes an `rt.kernel` with the
     size of its code and of its stack, and an `rt.binary` says what the shared
-    object is. Its bytes stay out of the IR: the compiler's driver hands the pass
-    a place for them, `nsa-opt` shows the summary.
+    object is. Its bytes stay out of the IR: the compiler's driver passes
+    a buffer for them, `nsa-opt` prints the summary.
 
     The object depends on the kernels and the processor only, not on the number
     of threads that compile. It may refer to `memcpy`, `memmove` and `memset`; a
@@ -48,7 +48,7 @@ def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleO
   let summary = "Annotate the alignment of kernel arguments";
   let description = [{
     Gives arguments of kernels the attribute `nsa.alignment`, in bytes, where
-    that is not what `nsa-tile-to-nvvm` supposes without it: an address of
+    that is not the default of `nsa-tile-to-nvvm`: an address of
     columns of a wider matrix, or one inside of a buffer.
 
     Example:

@@ -49,7 +49,7 @@ void AssignOptimizersPass::runOnOperation() {
   func::FuncOp function = getOperation();
   std::optional<OptimizerKind> kind =
       OptimizerKind::find(&getContext(), optimizer);
-  // Which optimizers there are, the pass says that makes the updates.
+  // The pass that makes the updates checks the optimizer's name.
   if (!nn::isTrainable(function) || !kind || kind->getCompanion().empty())
     return;
   auto companion = StringAttr::get(&getContext(), kind->getCompanion());

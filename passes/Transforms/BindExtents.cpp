@@ -22,9 +22,8 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa;
 
-/// Odd primes, so that sizes which are multiples of them are multiples of
-/// nothing else. Sequences of the second kind are long: tiles are chosen as for
-/// them.
+/// Odd primes, so that sizes that are multiples of them are multiples of
+/// nothing else. The length is large: tiles are chosen as for long sequences.
 static constexpr int64_t batches[] = {7, 11, 13, 17, 19, 23, 29, 31};
 static constexpr int64_t lengths[] = {10007, 10009, 10037, 10039, 10061,
                                       10067, 10243, 10753, 11273, 11777};

@@ -20,7 +20,7 @@ using namespace nsa;
 
 namespace {
 
-/// Which arguments of an entry go when nothing uses them.
+/// Which unused arguments of an entry are erased.
 enum class UnusedArguments { EraseAll, KeepParameters };
 
 struct BuildEntriesPass : nsa::impl::BuildEntriesBase<BuildEntriesPass> {
@@ -97,7 +97,7 @@ static Value buildLossSum(Value loss, nn::CrossEntropyOp &last) {
   }
   if (llvm::any_of(needed, llvm::IsaPred<BlockArgument>))
     return {};
-  // What else reads a mean or a count keeps it.
+  // Other readers of a mean or a count keep it.
   OpBuilder builder(loss.getContext());
   IRMapping sums;
   for (Operation *term : llvm::reverse(terms)) {
@@ -111,8 +111,8 @@ static Value buildLossSum(Value loss, nn::CrossEntropyOp &last) {
   return sums.lookup(loss);
 }
 
-/// Micro-batches are added up: the loss becomes a sum over targets, and which
-/// fraction of them counts a result.
+/// Micro-batches are added up: the loss becomes a sum over targets, and the
+/// fraction of them that counts a result.
 static LogicalResult sumOverTargets(func::FuncOp entry, unsigned loss) {
   if (nn::findResult(entry, training::targetFractionResult))
     return entry.emitError("result `")

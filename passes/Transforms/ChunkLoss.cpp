@@ -19,10 +19,10 @@ using namespace nsa;
 
 namespace {
 
-/// A head, the loss of its logits and what the gradient of the logits is for.
+/// A head, the loss of its logits and the readers of the logits' gradient.
 struct Loss {
   nn::MatmulOp head;
-  /// What bounds the logits, and its gradient; null if nothing does.
+  /// The softcap of the logits, and its gradient; null if there is none.
   nn::SoftcapOp softcap;
   nn::SoftcapBackwardOp softcapBackward;
   nn::CrossEntropyOp loss;
@@ -63,8 +63,8 @@ struct ChunkLossPass : nsa::impl::ChunkLossBase<ChunkLossPass> {
 
 using ValuePairs = DenseMap<std::pair<Value, Value>, bool>;
 
-/// Whether both are the same or one is the other computed again. `known` has
-/// what was found out: values that are read twice are compared once.
+/// Whether both are the same or one is the other computed again. `known` caches
+/// results: values that are read twice are compared once.
 static bool isSameValue(Value a, Value b, ValuePairs &known) {
   auto strip = [](Value value) {
     while (auto barrier = value.getDefiningOp<nn::RecomputeBarrierOp>())
@@ -331,6 +331,6 @@ void ChunkLossPass::runOnOperation() {
   for (auto loss :
        llvm::make_early_inc_range(function.getOps<nn::CrossEntropyOp>()))
     visit(loss);
-  // What was computed again for the matmuls is not needed any more.
+  // Erases what was computed again for the matmuls.
   eraseDeadOps(function);
 }

@@ -190,7 +190,7 @@ static LogicalResult refuseStart(Operation *op) {
   return success();
 }
 
-/// Looks what the model keeps, before anything changes.
+/// Finds the caches that the model needs, before anything changes.
 LogicalResult EntryDeriver::planCaches() {
   for (Operation &op : function.front().without_terminator()) {
     if (failed(refuseStart(&op)))
@@ -276,7 +276,7 @@ LastBlockOp EntryDeriver::getLastBlock(CompressedAttr compressed) {
 // One token
 //===----------------------------------------------------------------------===//
 
-/// Nothing is kept of the values that go: later ones may take their addresses.
+/// Forgets erased values: later ones may reuse their addresses.
 void EntryDeriver::replace(Operation *op, Operation *by) {
   for (auto [before, after] : llvm::zip(op->getResults(), by->getResults())) {
     rows.insert(after);

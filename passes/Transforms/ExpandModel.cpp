@@ -148,8 +148,8 @@ LogicalResult ModelExpander::checkUsed() {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// The place in the model by name: "layers.3.attention.query" of what reads
-/// that parameter, "layers.3.attention" of what else stands in this function.
+/// The name of an operation's location: "layers.3.attention.query" if it reads
+/// that parameter, "layers.3.attention" for others of this function.
 Location ModelExpander::getLocation(Operation &op) {
   std::string name = place.prefix;
   if (auto reader = dyn_cast<nn::ParameterUserOpInterface>(op))

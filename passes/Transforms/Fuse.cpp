@@ -167,8 +167,8 @@ void FusePass::fuseSums(func::FuncOp function) {
   }
 }
 
-/// Moves the views that only an `nn.concat` reads next to it: they do not keep
-/// what they show from its place in a kernel.
+/// Moves the views that only an `nn.concat` reads next to it: elsewhere they
+/// would prevent the fusion of what they view.
 static void sinkViews(func::FuncOp function) {
   for (auto concat : function.getOps<nn::ConcatOp>())
     for (Value part : concat.getParts()) {

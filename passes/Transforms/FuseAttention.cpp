@@ -50,9 +50,9 @@ bool nsa::isReadBefore(Operation *producer, Operation *op) {
   });
 }
 
-/// Puts `ops`, in an order in which they may stand, into an `nsa.fused` in
-/// front of `position`. Its results take the place of `results` for all other
-/// readers; unused ones of `ops` are erased.
+/// Moves `ops`, in a legal order, into an `nsa.fused` before `position`. Its
+/// results replace `results` for all other readers; unused ones of `ops` are
+/// erased.
 static void fuse(Operation *position, ArrayRef<Operation *> ops,
                  ArrayRef<Value> results) {
   llvm::SmallPtrSet<Operation *, 16> own(ops.begin(), ops.end());

@@ -95,7 +95,7 @@ private:
 static constexpr StringLiteral kManyTensors =
     "the kernel would have too many tensors";
 
-/// Paths to the whole become short, so that each step costs next to nothing.
+/// Path compression of the union-find structure.
 Cluster *KernelFuser::find(Operation *op) {
   Cluster *&known = clusters[op];
   Cluster *whole = known;
@@ -231,7 +231,7 @@ void KernelFuser::joinProducer(OpOperand &use) {
   report(op, other, obstacle);
 }
 
-/// Whether `second` reads what `first` computes, maybe through others.
+/// Whether `second` reads what `first` computes, directly or through others.
 bool KernelFuser::dependsOn(Cluster *second, Cluster *first) {
   SmallVector<Cluster *> pending = {second};
   llvm::SmallPtrSet<Cluster *, 16> seen = {second};

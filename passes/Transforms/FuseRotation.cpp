@@ -106,7 +106,7 @@ static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
     return "the keys are rotated already";
   if (isKeyOrValue(rotation, attention))
     return "the compressed branch reads the rotated keys";
-  // What was moved may read the rotated keys or queries.
+  // Moved operations may read the rotated keys or queries.
   return isReadBefore(rotation, attention) ? StringRef(kReadBefore) : "";
 }
 

@@ -140,7 +140,7 @@ collectParameters(func::FuncOp accumulate) {
   return parameters;
 }
 
-/// No argument or result of `@accumulate` has a name of what is made here: in
+/// No argument or result of `@accumulate` may have a name that is made here: in
 /// `@step` both would be one.
 static LogicalResult checkNames(func::FuncOp accumulate,
                                 ArrayRef<Parameter> parameters) {
@@ -192,8 +192,8 @@ static LogicalResult checkTargetFraction(func::FuncOp accumulate,
          << ", expected " << types[loss];
 }
 
-/// The sum of a persistent value and `value`, right after the latter, so that
-/// nothing has to keep it until the end.
+/// The sum of a persistent value and `value`, right after the latter, whose
+/// memory is then free.
 static Value buildSum(BlockArgument sum, Value value) {
   OpBuilder builder(value.getContext());
   builder.setInsertionPointAfterValue(value);

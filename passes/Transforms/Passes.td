@@ -158,7 +158,7 @@ def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
 def AssignOptimizers : Pass<"nsa-assign-optimizers", "::mlir::func::FuncOp"> {
   let summary = "Assign another optimizer where the chosen one does not fit";
   let description = [{
-    Muon is for matrices that lead from hidden states to hidden states. In a
+    Muon is for matrices from hidden states to hidden states. In a
     function that is trained, each parameter that is none gets the attribute
     `nn.optimizer` with the name of the optimizer's companion, which is AdamW:
     tensors of another rank than 2, tables that `nn.embedding` reads, and what
@@ -244,10 +244,10 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
     differentiation: the adjoint of a cast is a cast, so gradients of parameters
     are fp32 too.
 
-    f16 has no room for small gradients: with `fp16`, the function gets an
+    Small gradients underflow in f16: with `fp16`, the function gets an
     argument `loss_scale`, persistent, which is the gradient of the loss
-    (`nn.seed`). It starts at 65,536; the optimizer divides by it and lets it
-    follow what the gradients allow.
+    (`nn.seed`). It starts at 65,536; the optimizer divides by it and updates
+    it (dynamic loss scaling).
 
     Functions without `nn.train` are compiled with the types that they are
     written with. The module's `nn.precision` holds unless the option says another
@@ -493,8 +493,8 @@ def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
     is bounded for any batch and sequence. Logits within the limit stay as they
     are, and so do those that are a result of the function.
 
-    Values that backward computes again are taken from forward: with a loss and
-    its gradient at one place there is no need to.
+    Values that backward computes again are taken from forward: the loss and its gradient are computed
+    together.
 
     Example:
 
@@ -640,7 +640,7 @@ def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
   let summary = "Expand updates that are not elementwise to nn operations";
   let description = [{
     An optimizer that is not elementwise says which operations its step is made
-    of (`buildUpdate` of `OptimizerOpInterface`). It is asked once for all updates
+    of (`buildUpdate` of `OptimizerOpInterface`). It is called once for all updates
     of a function that have weights of one type, the same attributes and the same
     scalars, so that matmuls of equal shapes can be one batch.
 
@@ -753,7 +753,7 @@ class PhaseOption<string name, string description>
 def RequirePhase : Pass<"nsa-require-phase", "::mlir::ModuleOp"> {
   let summary = "Refuse IR that a phase cannot begin with";
   let description = [{
-    Stands before a phase that runs alone. An operation that the phase before
+    Runs before a phase that runs alone. An operation that the phase before
     should have removed is an error that names that phase; nothing is changed.
 
     Example: `--nsa-phase-buffer` on

@@ -1,7 +1,7 @@
 //===- PrepareWeights.cpp - what follows from weights alone ---------------===//
 //
-// A step of generation reads each weight once: what it would compute of weights
-// first would take longer than all the rest.
+// A step of generation reads each weight once: converting the weights in each
+// step would take longer than the rest.
 //
 //===----------------------------------------------------------------------===//
 

@@ -103,8 +103,8 @@ LogicalResult RecomputePass::initialize(MLIRContext *context) {
   return success();
 }
 
-/// What is backward shows in locations. A function that lost them must not pass
-/// for one that computes no gradients.
+/// Locations mark the backward graph. A function that lost them must not be
+/// taken for one without gradients.
 static LogicalResult checkNoGradients(func::FuncOp function) {
   Operation *ret = function.front().getTerminator();
   for (OpOperand &operand : ret->getOpOperands()) {

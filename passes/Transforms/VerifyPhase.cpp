@@ -264,7 +264,7 @@ LogicalResult VerifyPhasePass::checkPlanned() {
   return success(ok);
 }
 
-/// What the model says of stages is of some kernel.
+/// Each name in `nsa.stages` is a prefix of a kernel's name.
 LogicalResult VerifyPhasePass::checkStages() {
   auto stages = getOperation()->getAttrOfType<DictionaryAttr>(kStagesAttr);
   if (!stages)

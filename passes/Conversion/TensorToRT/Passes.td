@@ -17,9 +17,9 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
 
     The parts of an `nn.split` are columns of the tensor that is split: a kernel
     that reads one becomes a version of itself for rows at a distance. The
-    operands of an `nn.concat` are computed into their columns; and where nobody
-    reads a part of a tensor any more, a result may take its place. What has no
-    such version (a matmul, a kernel that sees its argument as a vector
+    operands of an `nn.concat` are computed into their columns; and a result
+    may take the memory of a part of a tensor without later readers. An operation without
+    such a version (a matmul, a kernel that sees its argument as a vector
     in pieces that cross rows) works on a dense copy, with a remark.
 
     Arguments become named tensors. Those of a persistent role (parameter,
@@ -29,7 +29,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     entry comes first (`"eval.tokens"`). Without `nn.name`, argument and
     result `i` are called `arg<i>` and `result<i>`.
 
-    A result with `nn.alias` updates its argument. What computes it writes the
+    A result with `nn.alias` updates its argument. Its producer writes the
     argument's memory directly when no operation needs the old value any more; a
     kernel may read and write the same memory if each program loads an element
     before it stores to it, which is proved on the kernel's body. Elsewhere the
@@ -80,8 +80,7 @@ def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
     sizes of look-ahead are tried. The order that was there is kept unless another
     has a lower peak.
 
-    Every read then has the same writer as before; the pass proves it and fails
-    otherwise.
+    Every read keeps its writer; the pass verifies this and fails otherwise.
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let statistics = [

@@ -23,7 +23,7 @@ def NSATileToCPU : Pass<"nsa-tile-to-cpu", "::mlir::ModuleOp"> {
     stored as i16 and rounded by integer arithmetic; f16 is converted by the
     processor.
 
-    What a kernel does one element at a time is estimated. A path that takes more
+    The cost of scalar code is estimated. A path that takes more
     than a quarter of the kernel's time is a missed remark, and the function's
     attribute `nsa.performance_lints` names it:
 

@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 
-// A branch reads tiles that were copied before it: threads wait for them in
-// front of it.
+// A branch reads tiles that were copied before it: threads wait for them before
+// it.
 
 // CHECK-LABEL: llvm.func @copy_before
 // CHECK: nvvm.cp.async.commit.group
