@@ -1,4 +1,4 @@
-"""What public functions take: a wrong argument is one InputError with its name, what it is, and what is expected."""
+"""Checks of public arguments: a wrong one is one InputError with its name, what it is, and what is expected."""
 
 import functools
 import inspect

@@ -33,7 +33,7 @@ def _need_compiler():
 
 
 def has_ptxas():
-    """Whether programs for GPUs are made to machine code where the compiler is not told of a ptxas."""
+    """Whether programs for GPUs become machine code without the option `ptxas`."""
     return bool(_need_compiler().find_ptxas())
 
 
@@ -102,7 +102,7 @@ def _read_source(source, name):
 
 
 def _check_options(options):
-    """The compiler says what is wrong with options, but for values that no option has."""
+    """Checks types of option values; the compiler checks the rest."""
     for key, value in options.items():
         for each in value if isinstance(value, (list, tuple)) else [value]:
             if not (each is None or isinstance(each, (str, bool, int, float, os.PathLike))):

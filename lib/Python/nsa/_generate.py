@@ -1,4 +1,4 @@
-"""Continuing sequences with a model."""
+"""Text generation with a model."""
 
 import numpy
 

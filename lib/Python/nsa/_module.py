@@ -181,7 +181,7 @@ _RUNTIME = {"threads": (_number(1 << 31), "a number from 0"), "seed": (_number(1
 
 
 def _checked(runtime, target):
-    """The keywords that say how a program runs, as its loader takes them."""
+    """Checks the runtime options, and returns them for the loader."""
     checked = {}
     for key, value in runtime.items():
         convert, expected = _RUNTIME[key]
@@ -219,7 +219,7 @@ class Module:
 
     @property
     def name(self):
-        """What the program is called in messages."""
+        """The name of the program in messages."""
         return self._artifact.name
 
     @property

@@ -13,7 +13,7 @@ ROW_BYTES = 16 << 20
 
 
 class Bad(str):
-    """What is wrong with a document, or with all that follows in a file: one line that names the place."""
+    """An error in a document, or in the rest of a file: one line that names the location."""
 
 
 def read(unit, goes_on):

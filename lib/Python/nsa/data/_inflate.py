@@ -13,7 +13,7 @@ CHUNK = 1 << 12
 
 
 class Damaged(Exception):
-    """What is wrong with a file, in one line that names it."""
+    """An error in a file, in one line that names it."""
 
 
 def most_inflated(path, limit):

@@ -1,4 +1,4 @@
-"""Packages that only some inputs need."""
+"""Optional dependencies, which only some inputs need."""
 
 import importlib
 

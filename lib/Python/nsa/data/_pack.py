@@ -28,7 +28,7 @@ PARTS = ".nsa-data.parts"
 
 @dataclasses.dataclass
 class _Job:
-    """What a process needs to know."""
+    """The parameters of a worker process."""
 
     tokenizer: str
     end_of_text: str | None
@@ -69,7 +69,7 @@ class _Part:
             return None
 
     def remove(self):
-        """Takes away what was begun, if it was."""
+        """Removes an incomplete part."""
         for split in SPLITS:
             if os.path.exists(self.file(split, "ids")):
                 os.remove(self.file(split, "ids"))
@@ -86,7 +86,7 @@ def _write_json(path, value):
 
 
 class _Skipped(list):
-    """What is wrong with documents that are left out; one too many is an error."""
+    """Errors of documents that are skipped; one too many is an error."""
 
     def __init__(self, most):
         super().__init__()
@@ -159,7 +159,7 @@ def _hash(value):
 
 
 def _name_parts(units):
-    """Names of the parts of units, which stay where other files come, go or change."""
+    """Names of the parts of units, which do not depend on other files."""
     seen = collections.Counter()
     for unit in units:
         name = _hash([unit.kind, unit.key, unit.begin, unit.end,
@@ -170,7 +170,7 @@ def _name_parts(units):
 
 
 def _check_output(*arguments):
-    """What lies in the folder, or a wrong option, is an error now and not after hours."""
+    """Reports a folder that is not empty, or a wrong option, before hours of work."""
     ShardWriter(*arguments)
 
 
@@ -241,7 +241,7 @@ def _name_lost(job, units, left):
 
 
 def _assemble(writer, job, dtype):
-    """Hands the parts to the writer of the shards, in order, some megabytes at a time."""
+    """Passes the parts to the writer of the shards, in order, some megabytes at a time."""
     for number in range(len(job.names)):
         part = job.part(number)
         for split in SPLITS:

@@ -1,4 +1,4 @@
-"""A line on the terminal that says how far something is."""
+"""A progress bar on the terminal."""
 
 import sys
 import time

@@ -37,7 +37,7 @@ class EncodeError(InputError):
 
 @contextlib.contextmanager
 def _held_messages():
-    """Keeps from the terminal what the library writes there where it fails: its exception says the same."""
+    """Suppresses what the library prints when it fails: its exception says the same."""
     try:
         terminal = os.dup(2)
     except OSError:

@@ -1,4 +1,4 @@
-"""Generated tasks with right answers: recall, copying, a needle in text. A seed decides all that is drawn."""
+"""Synthetic tasks with known answers: recall, copying, a needle in text. All samples follow from a seed."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Models handed to transformers and back.
+"""Export of models to transformers, and import.
 
     nsa-export runs/small --hf folder                        (or python -m nsa.hf export)
     nsa-import folder -o runs/again                          (or python -m nsa.hf import)

@@ -1,4 +1,4 @@
-"""nsa-export and nsa-import: models handed to transformers and back."""
+"""nsa-export and nsa-import: models to transformers and back."""
 
 import argparse
 import sys

@@ -97,7 +97,7 @@ def _check_folder(folder, overwrite, names):
 
 
 def _write_files(folder, files, write_weights):
-    """Writes {name: contents} and the weights, all or none, in the place of a model's files: links are not followed."""
+    """Writes {name: contents} and the weights, all or none, over a model's files: links are not followed."""
     is_new = not os.path.lexists(folder)
     os.makedirs(folder, exist_ok=True)
     try:

@@ -22,7 +22,7 @@ def read_json(path):
 
 
 class Keys:
-    """The values of an object, of which each is asked for by one of the functions below.
+    """The values of an object, each read by one of the functions below.
 
     A wrong value is an error that names the file, the key and the value. What has a default may be missing; null is
     a value like others, where it is not among those expected.
@@ -90,7 +90,7 @@ class Keys:
         return None if found is None else Keys(self.path, found, f"{self._inside}{key}.")
 
     def finish(self, ignored=()):
-        """Refuses what nothing has asked for and is not switched off."""
+        """Refuses keys that were not read and are not switched off."""
         for key, value in self._values.items():
             is_known = key in self._read or key in ignored or key.startswith(("_", "unsloth_"))
             if not is_known and value is not None and value is not False:

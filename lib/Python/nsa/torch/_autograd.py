@@ -1,4 +1,4 @@
-"""Operators of plain tensors with their gradients: what a call takes outside of tracing.
+"""Operators of plain tensors with their gradients: the path without tracing.
 
 An operator that is registered (_operators.py) passes PyTorch's dispatcher and a wrapper of its
 gradient, both in Python, which take longer than its kernels for short sequences. Here are the same

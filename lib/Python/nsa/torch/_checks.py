@@ -1,4 +1,4 @@
-"""What is wrong with the tensors of a call, in one sentence with both numbers."""
+"""Checks of the tensors of a call: one sentence with both numbers."""
 
 import re
 

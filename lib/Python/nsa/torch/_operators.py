@@ -165,7 +165,7 @@ def _keep_attention(ctx, inputs, output):
 
 
 def attention_gradient(grad, used, kept, parameters):
-    """The gradients of what comes first of `used`, of parameters as _run_attention has them."""
+    """The gradients of the first ones of `used`, of parameters as _run_attention has them."""
     *sizes, phi, scale, num_keys, has_rotary, is_packed = parameters
     tensors, weights = used[:8], list(used[8:])
     start = weights.pop() if is_packed else None

@@ -16,7 +16,7 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter}
 
 
 def is_plain(tensors):
-    """Whether nothing traces, transforms or looks at a call of these tensors; None stands for one that is not given."""
+    """Whether no tracing, transform or mode is active for these tensors; None stands for one that is not given."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
     if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:

@@ -1,4 +1,4 @@
-"""Reads records that a run appends, and hands them on in the order of steps."""
+"""Reads records that a run appends, and passes them on in the order of steps."""
 
 import hashlib
 import json
