@@ -161,8 +161,8 @@ static std::string dropExtents(StringRef key) {
   return result;
 }
 
-/// What sequences of about this length are called: the forms of selected
-/// kernels follow from it, and how numbers fit into registers.
+/// The class of sequences of about this length: the forms of selected kernels
+/// and register use depend on it.
 static StringRef getLengthClass(const Extent &sequence) {
   if (!sequence.isConstant())
     return "?";
@@ -408,7 +408,7 @@ ResultRange KernelCache::launch(OpBuilder &builder, Operation *op,
   return create(builder, op->getLoc(), kernel, inputs, outputs).getResults();
 }
 
-/// The value that is there last; arguments of a function are there first.
+/// The last value to be defined; arguments of a function come first.
 static Value findLast(ValueRange values) {
   Value last = values.front();
   for (Value value : values.drop_front()) {

@@ -49,7 +49,7 @@ std::string TileSizes::parse(llvm::ArrayRef<std::string> texts) {
 }
 
 std::string TileSizes::check(int64_t tileMultiple) const {
-  // Registers and caches end long before.
+  // Registers and caches are the tighter limit.
   constexpr int64_t most = 256;
   for (const Size &entry : all()) {
     int64_t size = this->*entry.size;

@@ -32,8 +32,8 @@ static int64_t countPairs(Value ref) {
   return cast<ShapedType>(ref.getType()).getShape().back() / 2;
 }
 
-/// Rows, a power of two, whose halves and angles the registers of a few warps
-/// hold.
+/// Rows, a power of two, whose halves and angles fit the registers of a few
+/// warps.
 static int64_t getFittingRows(Value ref) {
   constexpr int64_t mostPairs = 4096;
   return llvm::bit_floor<uint64_t>(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds wrong modules, configurations and files to the tools. Each must be refused with
+"""Feeds invalid modules, configurations and files to the tools. Each must be refused with
 one error that says where and what, and with an exit code: no assertion, no stack trace,
 nothing written.
     check.py BIN SCRATCH

@@ -55,7 +55,7 @@ std::string KernelGraph::getSuffix() const {
 }
 
 std::string KernelGraph::getKey() const {
-  // A value that is two operands is read once, in a kernel of its own.
+  // A value that is used as two operands is read once, in a kernel of its own.
   if (ops.size() == 1 &&
       llvm::SmallPtrSet<Value, 4>(inputs.begin(), inputs.end()).size() ==
           inputs.size())

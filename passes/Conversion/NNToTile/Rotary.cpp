@@ -21,7 +21,7 @@ struct RotaryKernel {
              ArrayRef<Value> args) const;
   Expr findPosition(TileBuilder &b, Value start, Expr batchRow, Expr t) const;
   /// Rotates the heads of one position, whose lower and upper halves are at two
-  /// places.
+  /// offsets.
   void rotate(nn::RotaryOp op, Elements lower, Elements upper, Value cosines,
               Value sines) const;
 

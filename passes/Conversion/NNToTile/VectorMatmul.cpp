@@ -2,13 +2,13 @@
 //
 // With a few rows, a matmul takes as long as its matrix takes to be read. A
 // program reads some rows of the matrix, each once, all threads together: each
-// has some columns of the rows that they are multiplied with. It computes these
-// again from what a norm or an elementwise operation before the matmul
-// reads, which would be a launch. An elementwise operation after the matmul
-// takes the sums.
+// has some columns of the rows that they are multiplied with. It
+// recomputes these from the operands of a norm or an elementwise operation
+// before the matmul, which saves a launch. An elementwise operation after the
+// matmul is fused too.
 //
-// Of a launch that begins early, what is read first are rows of the matrix,
-// which no launch before it writes.
+// With an overlapped launch, rows of the matrix are read first, since no launch
+// before it writes them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -391,7 +391,7 @@ void VectorMatmul::launch(KernelCache &cache) {
 void nsa::launchVectorMatmuls(ModuleOp module, KernelCache &cache) {
   SmallVector<nn::MatmulOp> products;
   for (auto function : module.getOps<func::FuncOp>()) {
-    // What trains beside them keeps its matmuls.
+    // Training entries keep their matmuls.
     if (!llvm::is_contained({StringRef(training::prefillEntry),
                              StringRef(training::decodeEntry)},
                             function.getName()))

@@ -83,7 +83,7 @@ PackedRows::PackedRows(TileBuilder &b, const Visibility &visibility,
   base = rows[1];
 }
 
-/// Starts do not fall: a binary search. Program: (tile of tokens, batch).
+/// Starts are sorted: a binary search. Program: (tile of tokens, batch).
 static void buildSequenceEnds(TileBuilder &b, int64_t tile,
                               const Extent &tokens, Value start, Value ends) {
   auto steps = static_cast<int64_t>(llvm::Log2_64_Ceil(int64_t(tokens) + 1));
@@ -181,7 +181,7 @@ static Expr boundedTanh(Expr x) {
 Expr Exponent::bounded(Expr ordered) const {
   if (!isCapped())
     return ordered;
-  // That of no score stays.
+  // -inf of masked scores stays.
   return select(ordered == -INFINITY, ordered,
                 boundedTanh(ordered * ((scale > 0 ? scale : 1.0) / softcap)));
 }
@@ -249,8 +249,8 @@ OnlineSoftmax OnlineSoftmax::init(TileBuilder &b, int64_t rows, int64_t width) {
   return {b.full(-INFINITY, rows, 1), b.zeros(rows, 1), b.zeros(rows, width)};
 }
 
-/// -inf, the maximum of a row that has seen nothing, replaced by 0: what an
-/// exponent may be taken relative to.
+/// Replaces -inf, the maximum of a fully masked row, by 0, so that differences
+/// are defined.
 static Value finiteOrZero(TileBuilder &b, Value max) {
   return b.map({max}, b.f32(), [](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0, x[0]);
@@ -372,8 +372,8 @@ static Value getProbabilities(TileBuilder &b, Value products,
 }
 
 /// dS, the gradients of the scores without the scale, and with `weighted` the
-/// gated probabilities. A map of its own: it waits for dP, the probabilities do
-/// not.
+/// gated probabilities. A separate map, since it depends on dP and the
+/// probabilities do not.
 static SmallVector<Value> getScoreGrads(TileBuilder &b, Value products, Value p,
                                         Value dP, const RowTerms &terms,
                                         const Exponent &exponent,
@@ -431,7 +431,7 @@ SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
     return {b.dot(both[0], ownQueries, sums[0]),
             b.dot(both[1], ownOutputGrads, sums[1])};
   }
-  // The gradient of the values does not wait for dP either.
+  // The gradient of the values does not depend on dP either.
   Value valueGrad = b.dot(p, ownOutputGrads, sums[1]);
   Value dS = getScoreGrads(b, products, p, dP, terms, exponent,
                            /*weighted=*/false)[0];

@@ -1,7 +1,7 @@
 //===- CacheSteps.cpp - all that a step writes to caches at once ----------===//
 //
-// The rows of a new token go to their caches without waiting for each other:
-// rotated, or compressed with those before them. One launch has all of a layer.
+// The rows of a new token, rotated or compressed with earlier ones, are written
+// to all caches of a layer in one launch.
 //
 //===----------------------------------------------------------------------===//
 
@@ -221,7 +221,7 @@ LaunchPart CompressedRow::getPart() const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Parts that do not need each other's results, and what these replace.
+/// Independent parts, and the operations that they replace.
 class CacheStepGroups {
 public:
   CacheStepGroups(Block &block, KernelCache &cache)
@@ -293,8 +293,8 @@ void CacheStepGroups::add(Part part) {
   parts.push_back(std::move(part));
 }
 
-/// Launches the parts where the last of them ends, and moves what needs
-/// them after it.
+/// Launches the parts where the last of them ends, and moves their users after
+/// that.
 void CacheStepGroups::launch() {
   if (parts.empty())
     return;
@@ -327,7 +327,7 @@ void CacheStepGroups::launch() {
 }
 
 void CacheStepGroups::run() {
-  // What is on the way to a cache belongs to the part that ends there.
+  // Producers of a cache's row belong to the part that ends there.
   DenseMap<Operation *, Operation *> ends;
   SmallVector<Operation *> ops;
   for (Operation &op : block.without_terminator()) {

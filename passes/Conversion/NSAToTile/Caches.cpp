@@ -1,6 +1,6 @@
 //===- Caches.cpp - rows that decoding keeps ------------------------------===//
 //
-// What one token at a time does with its position: writing and reading rows of
+// Decoding operations that depend on the position: writing and reading rows of
 // caches [B, R, H, D], rotation, rows of a batch of whole sequences.
 //
 //===----------------------------------------------------------------------===//

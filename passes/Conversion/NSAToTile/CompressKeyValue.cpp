@@ -1,7 +1,7 @@
 //===- CompressKeyValue.cpp - compression of keys and values at once ------===//
 //
-// The kernels of nsa.compress side by side. Compressed keys are rotated where
-// they lie by the program that has just written them.
+// The kernels of nsa.compress as one launch. Compressed keys are rotated in
+// place by the program that has just written them.
 //
 //===----------------------------------------------------------------------===//
 

@@ -86,7 +86,7 @@ void CompressKernel::buildBias(TileBuilder &b, Args args) const {
   int64_t columns = hiddenTile();
   Expr head = b.programId(1);
   Value cols = b.range(b.programId(0) * columns, columns, 1);
-  // One row is no operand of tensor cores.
+  // Tensor cores do not take a single row.
   Value sum = b.forLoop(
       0, block, 1, {b.zeros(width, columns)},
       [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {

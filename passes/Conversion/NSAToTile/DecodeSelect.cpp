@@ -54,7 +54,7 @@ struct BlockScores {
 
 Value BlockScores::loadLse(TileBuilder &b, const RowProgram &program,
                            Value parts) const {
-  // Columns that whole tiles have besides see nothing.
+  // Padding columns of tiles see nothing.
   int64_t columns = static_cast<int64_t>(llvm::alignTo(lseParts, 16));
   Value column = b.range(0, columns, 1);
   Value lses = b.map(
@@ -81,8 +81,8 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
       return b.load(
           k, {batch, getRow(c, 0), keyHead, shape.columns(b, shape.keyWidth)});
     };
-    // All that is read is on its way before threads wait for any of it, as far
-    // as there is memory for it.
+    // All loads are issued before the first use, as far as there is memory for
+    // them.
     constexpr int64_t mostBytes = 64 * 1024;
     int64_t tileBytes =
         tile * shape.padded(shape.keyWidth) * shape.elementBits / 8;

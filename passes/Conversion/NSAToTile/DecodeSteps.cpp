@@ -1,8 +1,8 @@
 //===- DecodeSteps.cpp - few launches for a step of decoding --------------===//
 //
-// On a GPU, attention of one query has too few heads to fill the machine: it is
-// computed in parts of the keys, each with an lse of its own. What reads its
-// result sums the parts of all branches, in order, and gates them.
+// On a GPU, attention of one query has too few heads to fill the machine: the
+// keys are split (as in Flash-Decoding), each split with an lse. The reader of
+// the result sums the splits of all branches, in order, and gates them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,9 +67,9 @@ AttentionSteps::findTogether(DecodeAttentionOp op) {
   return together;
 }
 
-/// The weights of the matmuls after attention. Its kernels leave memory idle
-/// for as long as some of these take to be read: each has them as inputs that
-/// it does not use, which lets them come to the cache.
+/// The weights of the matmuls after attention. Its kernels leave bandwidth
+/// unused: each has some of these as unused inputs, which it prefetches to the
+/// L2 cache.
 static SmallVector<Value> findNextWeights(Operation *op,
                                           const KernelSchedule &schedule) {
   constexpr size_t most = 2;
@@ -120,8 +120,7 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
 namespace {
 /// The parts of a head: some columns of outputs, and lse [parts, 1].
 struct HeadParts {
-  /// Loads of all branches come before the first sum, which threads wait for
-  /// each other in.
+  /// Loads of all branches come before the first sum, which has barriers.
   HeadParts(TileBuilder &b, Value output, Value lses, Expr batch, Expr head,
             Value columns) {
     ArrayRef<int64_t> shape = cast<MemRefType>(output.getType()).getShape();

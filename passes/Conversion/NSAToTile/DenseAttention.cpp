@@ -59,8 +59,8 @@ int64_t DenseAttention::getPackedHeads(const KernelSchedule &schedule) const {
   return fits ? std::gcd(ownQueryTile, shape.group()) : 1;
 }
 
-/// Three warpgroups that another one copies for have registers for more keys
-/// at once.
+/// Three consumer warpgroups with a producer have registers for more keys at
+/// once.
 int64_t
 DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
@@ -72,9 +72,9 @@ DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
   return isThin() ? 128 : 80;
 }
 
-/// Warpgroups of one program wait for each other, those of two do not: while
-/// one program computes exponentials, the other one multiplies. Two fit if each
-/// thread makes do with 128 registers.
+/// Warpgroups of one program wait for each other, those of two do not: the
+/// exponentials of one program overlap with the dots of the other. Two fit with
+/// 128 registers per thread.
 int64_t DenseAttention::getMinBlocks(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
   bool fits = shape.keyWidth <= 128 && shape.valueWidth <= 128;
@@ -272,8 +272,8 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   shape.buildOnce(b, [&] {
     getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
   });
-  // What threads have multiplied element by element would stay in registers,
-  // where warpgroups do not multiply what does not change.
+  // The elementwise use above keeps dO in registers, but wgmma should read a
+  // loop-invariant operand from shared memory: load it again.
   if (hasWarpgroups)
     outputGrads = program.loadRows(dO, valueCols);
 

@@ -230,8 +230,8 @@ Value GatedAttentionBackward::sumBiasGrads(TileBuilder &b,
                /*transposeB=*/false, /*transposeA=*/true);
 }
 
-/// Adds the rows of `parts`: one after the other, or on wide machines every
-/// so manieth before those sums are added.
+/// Adds the rows of `parts`: one after the other, or on GPUs every n-th
+/// before those sums are added.
 void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
                                            Value biasGrad) const {
   int64_t width = gateWidth(), rows = 1;

@@ -12,10 +12,9 @@
 //        where many programs share the list of a block, those of the selected
 //        branch.
 //
-// What writes the gradient of queries or keys also rotates it back, where it
-// lies: on a CPU at once, while it is in the cache. On a GPU, where each of
-// many programs would read the table of angles, programs of the last launch do
-// it.
+// The gradient of queries or keys is rotated back in place: on a CPU by the
+// program that writes it, while it is in the cache. On a GPU by programs of the
+// last launch, since else each of many programs would read the table of angles.
 //
 //===----------------------------------------------------------------------===//
 

@@ -22,7 +22,7 @@ KeyTile QueryRange::loadKeys(TileBuilder &b, const AttentionShape &shape,
 
 Value RowProgram::dotRows(const AttentionShape &shape, Value loaded, Value lhs,
                           Value rhs) const {
-  // Beside rows that stay in registers there is no room for long ones.
+  // Registers hold no long rows besides those of the program.
   constexpr int64_t most = 128, slice = 64;
   int64_t width = shape.padded(shape.valueWidth);
   if (shape.columnMultiple == 1 || width <= most)

@@ -75,8 +75,8 @@ struct SelectKernel {
 
   /// Selection blocks of a tile: those that about 32 rows overlap; on tensor
   /// cores as many as registers allow, because the queries of all heads are
-  /// read again for each tile. There, rows come in sixteens, which are to be
-  /// full. Or `fixed`, if that is not 0.
+  /// read again for each tile. There, rows come in M-tiles of 16, which
+  /// should be full. Or `fixed`, if that is not 0.
   int64_t getBlockTile(int64_t fixed) const {
     auto blocks = int64_t(numBlocks());
     if (fixed != 0)

@@ -76,7 +76,7 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
   auto build = [&] { buildPartOfGrad(b, program, args, offsets, list, parts); };
   if (parts == 1)
     return build();
-  // Others are not read.
+  // Others are unused.
   Expr block = firstKeyOf(program.tile) / selectBlock;
   b.ifThen(program.part >= firstPart(block), build);
 }

@@ -20,7 +20,7 @@ Value SelectionLists::findBits(TileBuilder &b, Expr block,
   }));
 }
 
-/// Bits of one number say so at first.
+/// First bits of one number, then an element for each.
 Value SelectionLists::findMembers(TileBuilder &b, Expr block,
                                   int64_t blocks) const {
   Value bits = findBits(b, block, blocks);

@@ -1,7 +1,7 @@
 //===- SelectionUnion.cpp - which blocks some query of a tile selected ----===//
 //
 // A program that iterates over the blocks of its queries would otherwise ask
-// for every block of the sequence whether it is one of them. The place of a
+// for every block of the sequence whether it is one of them. The index of a
 // block in the union is the number of smaller ones. Where there are few blocks,
 // members are marked and counted; where lists are short, each entry is compared
 // with all others and counted where it stands first. Blocks of packed

@@ -1,6 +1,6 @@
 //===- Statistics.cpp - what gates and selections do ----------------------===//
 //
-// A few numbers of a tensor that is read once.
+// Statistics of a tensor that is read once.
 //
 //===----------------------------------------------------------------------===//
 

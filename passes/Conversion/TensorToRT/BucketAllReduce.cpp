@@ -102,8 +102,8 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
     reductionsOf[tensor].insert({entry, reduction});
 }
 
-/// Of a bucket of which a reduction takes about as long as one of nothing, the
-/// share of a full one.
+/// The share of a full bucket up to which a reduction takes about as long as an
+/// empty one.
 static constexpr uint64_t kSmallShare = 32;
 
 /// Whether the tensor, which lies just before the bucket's, is complete

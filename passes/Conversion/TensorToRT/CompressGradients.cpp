@@ -16,7 +16,7 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa;
 
-/// Elements that a program converts, and of those at once.
+/// Elements that a program converts, and how many at once.
 static constexpr int64_t tileSize = 1024, perProgram = 16 * tileSize;
 /// Programs count elements in 32 bits, up to the end of the last one.
 static constexpr int64_t mostElements = INT32_MAX - perProgram;

@@ -37,7 +37,7 @@ static bool isEmpty(Value value) {
 }
 
 //===----------------------------------------------------------------------===//
-// Who reads a value, and where results go
+// Readers of values, and destinations of results
 //===----------------------------------------------------------------------===//
 
 void EntryBuilder::collectReaders() {
@@ -258,8 +258,8 @@ Value EntryBuilder::getDenseMemory(Value value) {
   return copy;
 }
 
-/// Whether the operation that computes `value` may write it to `memory`: nobody
-/// needs what is there any more, and the operation itself reads each element
+/// Whether the operation that computes `value` may write it to `memory`: what
+/// is there has no later reader, and the operation itself reads each element
 /// before it is overwritten.
 bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
   Operation *op = value.getOwner();

@@ -41,7 +41,7 @@ public:
   mlir::LogicalResult build();
 
 private:
-  // Who reads a value, and where results go.
+  // Readers of values, and destinations of results.
   void collectReaders();
   void noteReader(mlir::Value root, unsigned number);
   /// Finds the arguments that flat groups name. Emits an error if one is

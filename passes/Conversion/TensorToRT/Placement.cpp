@@ -289,8 +289,8 @@ Placement::Placement(func::FuncOp function, SymbolTable &symbols,
     : function(function), symbols(symbols), layouts(layouts), inPlace(inPlace) {
   copyOddParts();
   SmallVector<nn::ConcatOp> concats(function.getOps<nn::ConcatOp>());
-  // An operand that is an `nn.concat` itself knows its place before its own
-  // operands do.
+  // An operand that is an `nn.concat` itself is placed before its own operands
+  // are.
   for (nn::ConcatOp concat : llvm::reverse(concats))
     placeParts(concat);
   collectMembers();

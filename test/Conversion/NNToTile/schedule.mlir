@@ -69,7 +69,7 @@ func.func @embedding(%dy: tensor<32x2048x768xbf16>, %ids: tensor<32x2048xi32>) -
 }
 
 // Of a table of which there is no room for several, each program has every so
-// manieth row. It reads the ids of several tokens before it looks at them.
+// n-th row. It reads the ids of several tokens before it looks at them.
 
 // CPU: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 12, 1, 1>
 // CUDA: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 6, 88, 1>
