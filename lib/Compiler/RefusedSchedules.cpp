@@ -76,7 +76,7 @@ std::string RefusedSchedules::getFile(StringRef kernel) {
     version = getAssemblerVersion(ptxas);
   std::string key = kernel.str() + '\n' + chip.name.str() + '\n' + *version +
                     '\n' + NSA_VERSION;
-  // What pruneCache takes for its own.
+  // pruneCache only removes files with this prefix.
   return std::string(folder) + "/llvmcache-schedules-" + toHex(hashBytes(key));
 }
 

@@ -47,13 +47,13 @@ private:
 
   const CUDAChip &chip;
   std::string ptxas;
-  /// What ptxas calls itself, once that is asked for.
+  /// The version of ptxas, once it is asked for.
   std::optional<std::string> version;
   /// How many schedules of a kernel's list are refused.
   std::map<std::string, int64_t> counts;
   /// The schedules of kernels that were assembled and not refused.
   std::map<std::string, int64_t> accepted;
-  /// What files say.
+  /// Values that were read from files.
   std::map<std::string, int64_t> kept;
 };
 

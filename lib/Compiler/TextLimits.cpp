@@ -192,7 +192,7 @@ bool TextScanner::run() {
   for (at = skipBlanks(0); at < text.size(); at = skipBlanks(at)) {
     char c = text[at];
     bool isReadable = true;
-    // What follows the value of an alias is no part of it.
+    // Text after the value of an alias is no part of it.
     if (levels.empty() && last == Token::Operand &&
         (isWordCharacter(c) || StringRef("\"#!@%^").contains(c)))
       defined = {};

@@ -182,7 +182,7 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
   return SymbolRefAttr::get(context, scope.getSymName(), {symbol});
 }
 
-/// What is not plain in the angles of the layer; null if nothing.
+/// The scaling of the layer's rotary embedding; null if there is none.
 nn::RotaryAttr ModelBuilder::rotaryAttr() {
   bool isOwn = layerKind.attention == "window" && model.windowRopeBase != 0;
   StringRef scaling = isOwn ? "none" : StringRef(model.ropeScaling);
@@ -437,7 +437,7 @@ void ModelBuilder::attention(Kind &kind) {
   finish(kind.function, create<nn::AddOp>(x, output));
 }
 
-/// What a feed-forward layer without a gate does between its projections.
+/// The activation of a feed-forward layer without a gate.
 Value ModelBuilder::activate(Value x) {
   if (model.mlp == "gelu")
     return create<nn::GeluOp>(x);

@@ -41,7 +41,7 @@ private:
 
 } // namespace
 
-/// What a value is called that has this type, after what computes it.
+/// The name of a value of this type, after its producer.
 static StringRef getTypeName(Operation *op, unsigned result) {
   if (isa<nn::EmbedOp>(op))
     return "x";

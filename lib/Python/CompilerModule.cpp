@@ -63,7 +63,7 @@ void setOption(std::vector<std::string> &option, const std::string &keyword,
       castOption<std::vector<std::string>>(keyword, value, "a list of strings");
 }
 
-/// What a compilation is told.
+/// The options of a compilation.
 struct Request {
   CompilerOptions compiler;
   DebugOptions debug;

@@ -97,7 +97,7 @@ py::array_t<int32_t> readTokens(const TokenShards &shards,
   uint64_t position = takeCount(first, "position");
   uint64_t count = takeCount(number, "count");
   uint64_t size = take(shards.size(split), kInputError);
-  // What is not there needs no memory.
+  // Allocates for tokens that exist only.
   py::array_t<int32_t> out(static_cast<py::ssize_t>(std::min(count, size)));
   int32_t *tokens = out.mutable_data();
   Status status;

@@ -36,7 +36,7 @@ static std::vector<std::string> knownFlags(const CLI::App &app) {
   return flags;
 }
 
-/// What to say about the arguments that nothing claimed.
+/// The error for unrecognized arguments.
 static std::string describeExtras(const CLI::App &app) {
   std::vector<std::string> extras = app.remaining(/*recurse=*/true);
   if (extras.empty())

@@ -366,7 +366,7 @@ Status OutputFile::finish() {
 // Locks
 //===----------------------------------------------------------------------===//
 
-/// Who holds a lock, as far as its file says.
+/// The holder of a lock, as its file names it.
 static std::string findHolder(int fd) {
   char holder[32] = {};
   ssize_t got = ::pread(fd, holder, sizeof holder - 1, 0);

@@ -11,7 +11,7 @@
 
 namespace nsa {
 
-/// What is read at once stays in a cache of the processor.
+/// The size of one read fits a cache of the processor.
 static constexpr uint64_t hashChunkBytes = 1 << 20;
 
 uint64_t hashBytes(const void *data, size_t size) {

@@ -40,7 +40,7 @@ size_t utf8Length(const char *text, size_t size) {
   return length;
 }
 
-/// What a terminal can show of a text, with '?' for the rest.
+/// The printable characters of a text, with '?' for the rest.
 static std::string show(const std::string &text, bool keepLines) {
   std::string shown;
   for (size_t i = 0; i < text.size();) {

@@ -46,7 +46,7 @@ nsa::generateOnce(function_ref<void(raw_ostream &)> writeInputs,
       !status)
     return createStringError(status.message());
   std::string key = getKey(writeInputs);
-  // What pruneCache takes for its own.
+  // pruneCache only removes files with this prefix.
   std::string path = std::string(folder) + "/llvmcache-" + key;
   Result<bool> exists = fileExists(path);
   if (!exists)

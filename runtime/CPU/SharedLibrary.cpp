@@ -23,7 +23,7 @@ searched(const std::vector<std::string> &names) {
   return paths;
 }
 
-/// What to hand to dlopen, in order.
+/// The names to pass to dlopen, in order.
 static std::vector<std::string>
 candidates(const std::string &choice, const std::vector<std::string> &names) {
   if (choice.empty())

@@ -195,7 +195,7 @@ nsa::createCUDAExecutable(const Artifact &artifact,
                           const RuntimeOptions &options) {
   auto executable = std::make_unique<CUDAExecutable>(artifact, options);
   Result<const Driver *> driver = Driver::open();
-  // What else uses GPUs on this thread finds its own again.
+  // Other users of GPUs on this thread get their context back.
   Context before = nullptr;
   if (driver)
     (*driver)->CtxGetCurrent(&before);

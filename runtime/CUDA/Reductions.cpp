@@ -226,7 +226,7 @@ Status Reductions::fail(const std::string &why) {
   return Error{"rank " + std::to_string(group->rank()) + where + ": " + why};
 }
 
-/// What speaks against waiting any longer; empty if nothing does.
+/// Why waiting must stop; empty to go on.
 std::string Reductions::findFailure(Clock::duration sinceProgress) {
   if (sinceProgress > group->timeout())
     return "time-out after " +

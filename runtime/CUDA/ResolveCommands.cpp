@@ -263,7 +263,7 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
     if (Status status = resolveBound(described, bindings, entry); !status)
       return status;
   } else if (Status status = relocate(described, bindings, entry); !status) {
-    // What was bound stays.
+    // Existing bindings stay.
     (void)relocate(described, entry.bindings, entry);
     return status;
   }

@@ -101,7 +101,7 @@ static std::string describeEntry(const CompileInputs &inputs,
          toHex(hashBytes(artifact)) + "\n";
 }
 
-/// Why an entry does not hold what its name says; empty if it does.
+/// Why an entry does not match its name; empty if it does.
 static std::string findDamage(const std::string &entry,
                               const CompileInputs &inputs) {
   const std::string model = modelOf(entry), artifact = artifactOf(entry);

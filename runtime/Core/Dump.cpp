@@ -273,7 +273,7 @@ void Dumper::dumpEntries() {
 //===----------------------------------------------------------------------===//
 
 void Dumper::dumpRoles() {
-  // What the optimizer keeps, apart from other state.
+  // The optimizer's state, apart from other state.
   std::map<std::pair<TensorRole, bool>, std::pair<uint64_t, uint64_t>> roles;
   for (const artifact::Tensor *tensor : *root.tensors()) {
     auto &[count, bytes] = roles[{tensor->role(), !tensor->state()}];

@@ -106,7 +106,7 @@ Result<const EntryInfo *> Program::entry(std::string_view name) const {
   return unknown("entry", entryList, name);
 }
 
-/// What a command wrote, in words.
+/// The output of a command, in words.
 static std::string nonFiniteText(const NonFinite &found) {
   return std::string("wrote ") +
          (std::isnan(found.value) ? "nan"

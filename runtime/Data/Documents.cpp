@@ -80,7 +80,7 @@ Result<std::vector<uint64_t>> Documents::findStarts(const TokenStream &stream,
                   [](const Source &source) { return !source.starts.empty(); });
   for (uint64_t at = begin; at < end; at += most) {
     uint64_t count = std::min(most, end - at);
-    // What ends the document before.
+    // The end token of the previous document.
     uint64_t first = std::max(at, begin + 1) - 1;
     if (!isIndexed)
       NSA_RETURN_IF_ERROR(

@@ -44,14 +44,14 @@ static Status checkWeights(const std::vector<std::string> &paths,
   return {};
 }
 
-/// How a data set says what made its tokens.
+/// How the manifest names the origin of the tokens.
 static std::string describeTokens(const Manifest &manifest) {
   return manifest.tokenizer.file.empty()
              ? "of kind " + manifest.kind
              : "of the tokenizer " + toHex(manifest.tokenizer.hash);
 }
 
-/// Joins what manifests say of a split.
+/// Merges the splits of manifests.
 static void append(SplitInfo &split, const SplitInfo &other) {
   split.tokens += other.tokens;
   split.documents += other.documents;

@@ -45,7 +45,7 @@ static void walk(const fs::path &folder, const FileFilter &filter,
   std::error_code code;
   fs::directory_iterator entries(folder, code);
   if (code) {
-    // What is left out need not be readable.
+    // Skipped files need not be readable.
     list.unreadable += hiddenBy.empty();
     return;
   }

@@ -12,7 +12,7 @@
 
 namespace nsa {
 
-/// What is read at once: it stays in a cache of the processor, and begins with
+/// The size of one read: it fits a cache of the processor, and begins with
 /// a whole token.
 static constexpr size_t chunkBytes = 1 << 18;
 

@@ -11,7 +11,7 @@ namespace nsa {
 
 namespace {
 
-/// What a way to start processes calls its variables.
+/// The names of a launcher's variables.
 struct Names {
   const char *rank, *size, *localRank, *localSize;
   /// A variable that is set only where this way has started the process.
@@ -108,7 +108,7 @@ static std::string findFirstNode(std::string_view list) {
   return name;
 }
 
-/// What srun says of this machine, and of the one of rank 0.
+/// Reads srun's variables about this machine and that of rank 0.
 static Status readStep(const Variables &variables,
                        RankEnvironment &environment) {
   NSA_ASSIGN_OR_RETURN(int node,

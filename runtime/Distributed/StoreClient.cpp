@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 /// what it waits for a little later.
 static constexpr Milliseconds grace{2000};
 
-/// How often a client says that it lives, and looks whether the store does.
+/// How often a client sends a heartbeat, and checks that of the store.
 static constexpr Milliseconds lookEvery{500};
 
 /// When the store has ended a connection that had not registered.
@@ -154,7 +154,7 @@ Status StoreClient::send(const wire::Message &message) {
   return {};
 }
 
-/// What the thread does, until the connection ends.
+/// The body of the thread, until the connection ends.
 void StoreClient::follow() {
   // The first messages may have come already.
   Clock::time_point nextLook = Clock::now();
@@ -251,7 +251,7 @@ Result<std::vector<std::string>>
 StoreClient::exchange(const std::string &name, const std::string &payload,
                       Milliseconds timeout, Milliseconds most,
                       bool mayFollowStop) {
-  // What becomes of it is waited for also where it cannot be sent.
+  // The outcome is waited for even if sending fails.
   (void)send({Kind::Exchange, 0, mayFollowStop, 0, name, payload});
   std::optional<Result<std::vector<std::string>>> all;
   Status status =

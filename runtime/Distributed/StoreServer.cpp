@@ -32,7 +32,7 @@ static constexpr Milliseconds registerWithin{10000};
 static constexpr size_t spareConnections = 128;
 
 /// How often clients are told how the ranks are, and from when on one is
-/// silent: ranks say twice a second that they live.
+/// silent: ranks send heartbeats twice a second.
 static constexpr Milliseconds tellEvery{200}, silentAfter{1300};
 
 /// How long nothing is accepted after there was no descriptor left.
@@ -149,7 +149,7 @@ void StoreServer::receive(Peer &peer) {
   ssize_t count = ::recv(peer.fd, buffer, sizeof buffer, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR))
     return;
-  // What a rank said last counts, also when it has gone.
+  // The last message of a rank counts even after it has gone.
   if (count <= 0)
     return drop(peer);
   peer.in.append(buffer, size_t(count));

@@ -83,7 +83,7 @@ static TrainState readState(const Json &json) {
 
 namespace {
 
-/// What a state.json says.
+/// The contents of a state.json.
 struct StateFile {
   TrainState state;
   bool isSealed = true;
@@ -252,7 +252,7 @@ Status Checkpoint::restore(const Model &model, int rank) const {
 // Resuming with another configuration
 //===----------------------------------------------------------------------===//
 
-/// What to do about a key that may not change.
+/// How to handle a key that must not change.
 static const char *adviceFor(const std::string &path) {
   if (path == "train.batch_size")
     return " (--allow-changed-batch goes on with it)";

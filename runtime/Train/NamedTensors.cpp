@@ -140,7 +140,7 @@ private:
 
 } // namespace
 
-/// What the optimizer of a model calls its states.
+/// The names of the states of a model's optimizer.
 static std::set<std::string> stateNames(const Model &model) {
   std::set<std::string> names;
   for (const TensorView &tensor : model.tensors())
@@ -272,7 +272,7 @@ static Status restoreStates(const SavedStates &saved, const Model &model,
 // A whole checkpoint
 //===----------------------------------------------------------------------===//
 
-/// Takes over the state that both have, and says what is left.
+/// Copies the state that both have, and reports the rest.
 static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
                                                      const Model &model) {
   std::vector<std::string> notes;

@@ -113,7 +113,7 @@ eventValues(const StepRecord &record) {
   return values;
 }
 
-/// What failed of two writes.
+/// Combines the failures of two writes.
 static Status both(const Status &first, const Status &second) {
   if (first || second)
     return first ? second : first;

@@ -18,7 +18,7 @@ static volatile std::sig_atomic_t leaveCode = 0;
 static std::atomic<int> depth = 0;
 static struct sigaction old[5];
 
-/// A terminal and a launcher may both hand on the same Ctrl-C.
+/// A terminal and a launcher may both forward the same Ctrl-C.
 static constexpr long sameRequestMilliseconds = 1000;
 
 extern "C" {

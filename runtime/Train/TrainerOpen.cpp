@@ -24,7 +24,7 @@ Status Trainer::openText() {
   return checkSamples();
 }
 
-/// What the samples that are asked for will lack is said before training.
+/// Reports before training what configured samples will lack.
 Status Trainer::checkSamples() {
   if (!tokenizer || config.train.sampleBytes == 0)
     return {};
@@ -73,7 +73,7 @@ Status Trainer::prepare() {
   return {};
 }
 
-/// What progress lines say besides the loss.
+/// The fields of progress lines besides the loss.
 Status Trainer::planMeasures() {
   uint64_t passes = uint64_t(plan.passes) - usesStep();
   utilization.flops =
@@ -174,7 +174,7 @@ Status Trainer::checkTargets(const std::vector<uint64_t> &chosen) const {
                       "is true")};
 }
 
-/// What the first rank decides for all.
+/// Decisions of the first rank for all.
 struct Trainer::RunChoice {
   /// Of the checkpoint to continue from; empty to begin anew.
   std::string checkpoint;

@@ -35,7 +35,7 @@ Status Trainer::checkSameRun() {
   return {};
 }
 
-/// What ranks tell each other after a step.
+/// The record that ranks exchange after a step.
 namespace {
 struct StepStatus {
   /// Of what was averaged: equal on all ranks.

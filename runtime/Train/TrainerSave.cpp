@@ -103,7 +103,7 @@ Result<Trainer::SaveOutcome> Trainer::saveShares() {
   return synchronizeShares(state.step, SaveOutcome::of(saved, failure));
 }
 
-/// What the end of a save means, and where it is.
+/// Reports how a save ended, and where it is.
 Trainer::SaveOutcome Trainer::takeResult(const SaveResult &result) {
   for (const std::string &text : result.report.warnings)
     warn(text);

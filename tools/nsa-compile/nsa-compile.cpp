@@ -84,7 +84,7 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
       ->default_str("");
 }
 
-/// What is printed or written.
+/// Output options.
 static void addOutputOptions(CLI::App &app, Options &options) {
   app.option_defaults()->group("Output")->always_capture_default(false);
   app.add_option("-o,--output", options.output,

@@ -173,7 +173,7 @@ static Result<std::string> compileModel(const GenerateOptions &options,
   return compileConfig(request, config, readVariable, say);
 }
 
-/// What is generated, and by what.
+/// The model and the prompts.
 namespace {
 struct Job {
   Generator generator;

@@ -13,7 +13,7 @@ using namespace nsa;
 
 static constexpr const char *toolName = "nsa-model";
 
-/// What the command line asks for, as text.
+/// The text that the command line asks for.
 static Result<std::string> makeText(const std::string &path, bool keys,
                                     const std::vector<std::string> &overrides,
                                     size_t stage) {

@@ -75,7 +75,7 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--restart", line.train.restart)->group("");
 }
 
-/// What a script passes from a variable that is not set.
+/// Refuses an empty value: the variable of a script may not be set.
 static std::string notEmpty(const std::string &text) {
   return text.empty() ? "the value is empty" : "";
 }
@@ -189,7 +189,7 @@ static Status checkBeginning(const TrainOptions &train) {
   return {};
 }
 
-/// What a configuration, or an artefact, takes.
+/// Checks the options of a configuration, or of an artefact.
 static Status checkModel(CommandLine &line) {
   if (namesConfiguration(line.model)) {
     if (line.given.count("--config"))

@@ -306,7 +306,7 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   runtime.ncclLibrary = line.nccl;
   NSA_ASSIGN_OR_RETURN(Program program, Program::create(artifact, runtime));
   line.train.configPath = line.config;
-  // What a rank alone would check, or wait for, stops the others.
+  // Checks or waits of one rank alone would block the others.
   line.train.sameOnAllRanks = {
       {"--check-finite", line.checkFinite ? "on" : "off"},
       {"--no-graph", line.noGraph ? "on" : "off"},
@@ -355,7 +355,7 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
 
 namespace {
 
-/// What a run of a configuration begins with.
+/// The initial state of a run of a configuration.
 struct Start {
   size_t stage = 0;
   /// That there is nothing to do; empty if there is.

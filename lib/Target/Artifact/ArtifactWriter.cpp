@@ -79,7 +79,7 @@ public:
 private:
   using TensorMapList = fb::Offset<fb::Vector<fb::Offset<artifact::TensorMap>>>;
 
-  /// Reports the first error. What is written after it is of no use.
+  /// Reports the first error. Output after it is useless.
   InFlightDiagnostic fail(Operation *op, const Twine &message) {
     return std::exchange(hasFailed, true) ? InFlightDiagnostic()
                                           : op->emitOpError(message);
@@ -381,7 +381,7 @@ Writer::Action Writer::writeCopy(Operation *op, Value source, Value out,
                                  artifact::CopyPart part) {
   artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
   if (part != artifact::CopyPart::None) {
-    // What each rank has of the whole.
+    // The shard of each rank.
     auto [own, whole] = std::minmax(from.size(), to.size());
     uint64_t count = whole / own;
     if (ranks != 0 && ranks != count)

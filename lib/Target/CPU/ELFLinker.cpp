@@ -44,7 +44,7 @@ namespace {
 /// Sections of objects, in the order of their insertion.
 using BlockSet = SetVector<jitlink::Block *>;
 
-/// What goes into the shared object.
+/// The contents of the shared object.
 struct LinkInput {
   std::shared_ptr<orc::SymbolStringPool> names =
       std::make_shared<orc::SymbolStringPool>();
@@ -146,7 +146,7 @@ static bool isMapped(const jitlink::Section &section) {
          section.getName() != ".eh_frame";
 }
 
-/// What is true of the sections of kernels, and that ranges lie in them.
+/// Checks the sections of kernels, and that ranges lie in them.
 static Error checkSection(jitlink::LinkGraph &object,
                           jitlink::Section &section) {
   auto refuse = [&](const Twine &reason) {

@@ -165,7 +165,7 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
   CPUBinary binary;
   binary.cpu = cpu;
   std::vector<SmallVector<char, 0>> objects;
-  // What is wrong with the machine is so for every kernel.
+  // An error about the machine repeats for every kernel: report it once.
   llvm::StringSet<> errors;
   for (KernelJob &job : jobs) {
     if (!job.error.empty() && errors.insert(job.error).second)

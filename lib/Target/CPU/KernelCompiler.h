@@ -17,7 +17,7 @@
 
 namespace nsa {
 
-/// What is known about a kernel once it is machine code.
+/// Properties of a kernel's machine code.
 struct KernelCode {
   /// The symbol that the shared object exports.
   std::string symbol;

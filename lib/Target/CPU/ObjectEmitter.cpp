@@ -20,7 +20,7 @@ using namespace llvm;
 
 static constexpr StringLiteral targetTriple = "x86_64-unknown-linux-gnu";
 
-// What every process that loads kernels provides.
+// Symbols that every process that loads kernels provides.
 static constexpr StringLiteral allowedSymbols[] = {"memcpy", "memmove",
                                                    "memset"};
 

@@ -16,7 +16,7 @@ struct KernelObject {
   uint64_t stackBytes = 0;
   /// Readable LLVM IR and assembly; empty unless they are asked for.
   std::string ir, assembly;
-  /// What was wrong with the code in the cache.
+  /// The error of the code in the cache.
   std::string warning;
 };
 

@@ -46,7 +46,7 @@ llvm::Expected<Assembly>
 assemble(llvm::StringRef ptxas, llvm::StringRef ptx, const CUDAChip &chip,
          unsigned threads, llvm::function_ref<void(const std::string &)> warn);
 
-/// What the program `ptxas` says of its version; empty if it cannot be run.
+/// The version of the program `ptxas`; empty if it cannot be run.
 std::string getAssemblerVersion(llvm::StringRef ptxas);
 
 /// What the cuobjdump beside `ptxas` prints of the instructions of `cubin`;

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace nsa;
 
-/// What stands for the memory of a value: its tensors, or a buffer.
+/// The memory of a value: its tensors, or a buffer.
 static SmallVector<const void *> getMemories(Value memory) {
   SmallVector<const void *> memories;
   for (FlatSymbolRefAttr name : rt::getTensorNames(memory))
