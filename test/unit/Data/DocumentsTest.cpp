@@ -49,7 +49,7 @@ TEST_F(DocumentsTest, Index_SaysWhereDocumentsBegin) {
   check(data, {0, 1, 5, 40, 41, 98});
 }
 
-TEST_F(DocumentsTest, EndOfText_DocumentsBeginBehindIt) {
+TEST_F(DocumentsTest, EndOfText_DocumentsBeginAfterIt) {
   Dataset data = take(Dataset::open(add("a", 0, 100, {}, 33)));
   check(data, {0, 34});
 }

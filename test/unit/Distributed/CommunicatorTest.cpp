@@ -220,7 +220,7 @@ uint64_t blockedSignals(const std::filesystem::path &thread) {
 
 // Gloo's thread that still waited for a lost rank once took the signal to stop
 // that a launcher had blocked, and the process ended.
-TEST(Ranks, ThreadsLeftBehind_TakeNoSignals) {
+TEST(Ranks, RemainingThreads_TakeNoSignals) {
   connectWithout(SIGSTOP);
   for (const auto &thread :
        std::filesystem::directory_iterator("/proc/self/task")) {

@@ -108,7 +108,7 @@ static unsigned countEarly(const std::string &log) {
   return count;
 }
 
-TEST_F(CUDATest, OverlappedEntry_LaunchesBehindLaunchesBeginEarly) {
+TEST_F(CUDATest, OverlappedEntry_LaunchesAfterLaunchesBeginEarly) {
   for (const char *entry : {"main", "", "other"}) {
     Program program = load(makeLaunches(entry));
     set(program, "x", 2);
@@ -248,7 +248,7 @@ std::vector<T> listOf(const T (&values)[n]) {
 
 } // namespace
 
-TEST_F(CUDATest, Launches_PassTensorMapsBehindTheArguments) {
+TEST_F(CUDATest, Launches_PassTensorMapsAfterTheArguments) {
   Program program = load(makeMapped());
   // The second run records a graph, the third replays it.
   for (int run = 0; run < 3; ++run) {

@@ -23,7 +23,7 @@ TEST(LineBreaks, ShallowBlank_IsPreferredToDeeperOne) {
             "      -> (c, d)\n");
 }
 
-TEST(LineBreaks, LongNameWithArguments_BreaksBehindTheParenthesis) {
+TEST(LineBreaks, LongNameWithArguments_BreaksAfterTheParenthesis) {
   EXPECT_EQ(breakLines("  f @a_long_name(%a: i32) {\n", 20),
             "  f @a_long_name(\n"
             "      %a: i32) {\n");

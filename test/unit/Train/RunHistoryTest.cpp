@@ -26,7 +26,7 @@ TEST(RunHistory, SamplesAt_BatchChanged_CountsEachPeriod) {
 
 // 9 samples of 32 tokens end where sample 4.5 of 64 tokens would: the next
 // whole one comes first.
-TEST(RunHistory, SamplesAt_LongerSamples_BeginBehindTheTokensBefore) {
+TEST(RunHistory, SamplesAt_LongerSamples_BeginAfterTheTokensBefore) {
   RunHistory history;
   history.setBatch(0, 0, 3, 32);
   history.setBatch(3, convertSamples(9, 32, 64), 3, 64);
