@@ -131,6 +131,10 @@ struct KernelSchedule {
   /// True on GPUs: prefer redundant computation over serial work.
   bool isGPU = false;
 
+  /// The fewest queries of a group that fill so many rows.
+  int64_t getLeastQueries(int64_t group) const {
+    return static_cast<int64_t>(llvm::divideCeil(rowMultiple, group));
+  }
   /// The smallest number of queries from `queries` on which gives such rows;
   /// `queries` itself if that gives more than `mostRows` rows.
   int64_t alignQueries(int64_t queries, int64_t group, int64_t mostRows) const {

@@ -193,8 +193,7 @@ static void alignRows(Schedule &schedule, int64_t group,
                       const KernelSchedule &machine) {
   int64_t &selected = schedule.sizes.selectedQueries;
   if (selected != 0)
-    selected = std::max(selected, static_cast<int64_t>(llvm::divideCeil(
-                                      machine.rowMultiple, group)));
+    selected = std::max(selected, machine.getLeastQueries(group));
 }
 
 llvm::SmallVector<Schedule> nsa::getSchedules(ScheduledKernel kernel,

@@ -63,9 +63,8 @@ int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
 /// need; whole M-tiles of them where each skips what it did not select.
 static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
                           int64_t count, const KernelSchedule &schedule) {
-  int64_t needed =
-      std::max(int64_t(shape.sequence),
-               int64_t(llvm::divideCeil(schedule.rowMultiple, shape.group())));
+  int64_t needed = std::max(int64_t(shape.sequence),
+                            schedule.getLeastQueries(shape.group()));
   int64_t queries = std::min(schedule.fixed.selectedQueries, needed);
   bool hasMTiles = schedule.isGPU &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&

@@ -31,22 +31,20 @@ std::string windowText(int64_t length, const std::string &module = "") {
 /// Selected blocks of `length` tokens and `group` heads, forward and backward.
 std::string selectedText(int64_t length, int64_t group,
                          const std::string &module) {
-  std::string tokens = "tensor<1x" + std::to_string(length) + "x";
-  std::string heads = "tensor<1x" + std::to_string(group) + "x";
-  std::string q = tokens + std::to_string(group) + "x64xbf16>";
-  std::string k = tokens + "1x64xbf16>";
-  std::string lse = heads + std::to_string(length) + "xf32>";
-  std::string list = "tensor<1x1x" + std::to_string(length) + "x1xi32>";
-  return "module attributes {" + module + "} {\nfunc.func @main(%q: " + q +
-         ", %k: " + k + ", %i: " + list + ") -> (" + q + ", " + k + ", " + k +
-         ") {\n  %o, %lse = nsa.selected_attention %q, %k, %k, %i "
-         "{select_block = 64 : i64} : (" +
-         q + ", " + k + ", " + k + ", " + list + ") -> (" + q + ", " + lse +
-         ")\n  %dq, %dk, %dv = nsa.selected_attention_backward %o, %q, %k, %k, "
-         "%o, %lse, %i {select_block = 64 : i64} : (" +
-         q + ", " + q + ", " + k + ", " + k + ", " + q + ", " + lse + ", " +
-         list + ") -> (" + q + ", " + k + ", " + k +
-         ")\n  return %dq, %dk, %dv : " + q + ", " + k + ", " + k + "\n}\n}";
+  std::string tokens = std::to_string(length), heads = std::to_string(group);
+  return "!q = tensor<1x" + tokens + "x" + heads + "x64xbf16>\n!k = tensor<1x" +
+         tokens + "x1x64xbf16>\n!lse = tensor<1x" + heads + "x" + tokens +
+         "xf32>\n!list = tensor<1x1x" + tokens +
+         "x1xi32>\nmodule attributes {" + module + R"mlir(} {
+func.func @main(%q: !q, %k: !k, %i: !list) -> (!q, !k, !k) {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %i {select_block = 64 : i64}
+      : (!q, !k, !k, !list) -> (!q, !lse)
+  %dq, %dk, %dv = nsa.selected_attention_backward %o, %q, %k, %k, %o, %lse, %i
+      {select_block = 64 : i64}
+      : (!q, !q, !k, !k, !q, !lse, !list) -> (!q, !k, !k)
+  return %dq, %dk, %dv : !q, !k, !k
+}
+})mlir";
 }
 
 class ScheduleTest : public testing::Test {
