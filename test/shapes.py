@@ -16,7 +16,6 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
-import itertools
 import os
 import random
 import re
@@ -178,12 +177,13 @@ def main():
             # A context holds a block.
             cases.append(Case(shape, length, target, mode if length >= shape.parameters["l"] else "train"))
     else:
-        for (at, length), (number, shape), (column, target), mode in itertools.product(
-                enumerate(LENGTHS), enumerate(read_shapes()), enumerate(TARGETS), ("train", "decode")):
-            if args.quick and not (shape.is_quick and length == 2048 and mode == "train"):
-                continue
-            if args.third is None or (at + column + number + args.third) % 3 == 0:
-                cases.append(Case(shape, length, target, mode))
+        shapes = read_shapes()
+        for length in LENGTHS:
+            cases += [Case(shape, length, target, mode) for shape in shapes for target in TARGETS
+                      for mode in ("train", "decode") if not args.quick or (shape.is_quick and length == 2048 and mode == "train")]
+        if args.third is not None:
+            cases = [case for case in cases if (shapes.index(case.shape) + LENGTHS.index(case.length)
+                                                + TARGETS.index(case.target) + args.third) % 3 == 0]
     for kind in ({c.shape.name for c in cases}, set(TARGETS), {str(c.length) for c in cases}, {"train", "decode"}):
         if only & kind:
             cases = [case for case in cases if {case.shape.name, case.target, str(case.length), case.mode} & kind & only]
