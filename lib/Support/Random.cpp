@@ -1,4 +1,4 @@
-//===- Random.cpp - cryptographically secure random bytes ----------------===//
+//===- Random.cpp - cryptographically secure random bytes -----------------===//
 
 #include "lib/Support/Random.h"
 

@@ -1,4 +1,4 @@
-//===- Random.h - cryptographically secure random bytes --------*- C++ -*-===//
+//===- Random.h - cryptographically secure random bytes ---------*- C++ -*-===//
 
 #ifndef NSA_SUPPORT_RANDOM_H
 #define NSA_SUPPORT_RANDOM_H
