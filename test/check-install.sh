@@ -45,7 +45,7 @@ func.func @f(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"
 }
 """)'
 for page in dialects/NSADialect dialects/NNDialect dialects/TileDialect \
-  dialects/RTDialect passes/NSATransformsPasses; do
+  dialects/RTDialect passes/NSAGraphPasses; do
   test -s "$prefix/share/doc/nsa/$page.md"
 done
 test -s "$prefix/share/doc/nsa/LICENSE" -a -s "$prefix/share/doc/nsa/THIRD-PARTY.txt"

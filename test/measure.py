@@ -68,7 +68,7 @@ def measure_folders(root):
         folders = name.split("/")[:-1]
         counts[folders[0] if folders else "."] += lines
         if folders[:1] == ["passes"]:
-            counts["/".join(folders[:3])] += lines
+            counts["/".join(folders[:2])] += lines
     tests = counts["test"]
     total = sum(count for name, count in counts.items() if "/" not in name)
     row("lines", f"{total:,}: {total - tests:,} product, {tests:,} tests")
@@ -127,7 +127,7 @@ def main():
     build = os.path.abspath(args.build or os.path.join(root, "build"))
     print(f"| commit {call('git', 'rev-parse', '--short', 'HEAD', cwd=root).strip()} | |\n|---|---|")
     measure_models(root, build)
-    measure_class(root, build, "ThreadBuilder", "passes/Conversion/TileToNVVM/ThreadBuilder.cpp")
+    measure_class(root, build, "ThreadBuilder", "passes/TileGPUToNVVM/ThreadBuilder.cpp")
     measure_folders(root)
     for pair in args.touched:
         measure_commit(root, *pair.split("=", 1))

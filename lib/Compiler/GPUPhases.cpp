@@ -4,8 +4,8 @@
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Pass/PassManager.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
+#include "passes/TileGPU/Passes.h"
 
 using namespace mlir;
 using namespace nsa;

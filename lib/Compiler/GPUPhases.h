@@ -4,7 +4,7 @@
 #define NSA_COMPILER_GPUPHASES_H
 
 #include "lib/Target/CUDA/CUDAChip.h"
-#include "passes/Transforms/Passes.h"
+#include "passes/Graph/Passes.h"
 
 namespace mlir {
 class OpPassManager;

@@ -1,8 +1,8 @@
 //===- LayerMap.cpp - which layer a source location lies in ---------------===//
 
 #include "lib/Compiler/LayerMap.h"
-#include "passes/Transforms/FunctionUtils.h"
-#include "passes/Transforms/Layers.h"
+#include "passes/Graph/FunctionUtils.h"
+#include "passes/Graph/Layers.h"
 
 using namespace mlir;
 using namespace nsa;

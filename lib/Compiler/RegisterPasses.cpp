@@ -3,12 +3,12 @@
 #include "lib/Compiler/GPUPhases.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Target/Passes.h"
-#include "passes/Conversion/Passes.h"
-#include "passes/Conversion/TensorToRT/Passes.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Graph/Passes.h"
+#include "passes/Host/Passes.h"
+#include "passes/Kernels/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
-#include "passes/Transforms/Passes.h"
+#include "passes/TileGPU/Passes.h"
+#include "passes/TileToCPU/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
@@ -46,9 +46,9 @@ void nsa::registerPasses() {
   mlir::registerStripDebugInfo();
   mlir::registerSymbolDCE();
   mlir::registerViewOpGraph();
-  registerNSATransformsPasses();
-  registerNSAConversionPasses();
-  registerNSATensorToRTPasses();
+  registerNSAGraphPasses();
+  registerNSAKernelsPasses();
+  registerNSAHostPasses();
   registerPhasePipelines();
   registerNSATileToCPUPasses();
   registerTileToLLVMPipeline();

@@ -5,7 +5,7 @@
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Parser/Parser.h"
-#include "passes/Transforms/BindExtents.h"
+#include "passes/Graph/BindExtents.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;

@@ -9,7 +9,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
+#include "passes/TileToCPU/Passes.h"
 
 #define DEBUG_TYPE "nsa-binary"
 

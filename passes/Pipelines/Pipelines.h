@@ -35,9 +35,9 @@
 #ifndef NSA_PASSES_PIPELINES_PIPELINES_H
 #define NSA_PASSES_PIPELINES_PIPELINES_H
 
-#include "passes/Conversion/Passes.h"
-#include "passes/Conversion/TensorToRT/Passes.h"
-#include "passes/Transforms/Passes.h"
+#include "passes/Graph/Passes.h"
+#include "passes/Host/Passes.h"
+#include "passes/Kernels/Passes.h"
 
 #include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassRegistry.h"

@@ -17,8 +17,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/TileGPU/Passes.h"
+#include "passes/TileToCPU/Passes.h"
 #include "test/unit/Emulator/Emulator.h"
 
 #include <dlfcn.h>

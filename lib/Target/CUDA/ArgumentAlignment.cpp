@@ -4,7 +4,7 @@
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "mlir/IR/SymbolTable.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/TileGPU/Passes.h"
 
 using namespace mlir;
 using namespace nsa;

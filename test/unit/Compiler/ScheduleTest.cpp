@@ -1,10 +1,10 @@
 //===- ScheduleTest.cpp - which schedule a kernel takes -------------------===//
 
-#include "passes/Conversion/Schedule.h"
+#include "passes/Kernels/Schedule.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/Registration.h"
-#include "passes/Conversion/Passes.h"
+#include "passes/Kernels/Passes.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"

@@ -11,7 +11,7 @@
 #include "lib/Target/CUDA/LaunchOverlap.h"
 #include "lib/Target/OutlinedKernels.h"
 #include "mlir/Pass/PassManager.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/TileGPU/Passes.h"
 
 #include <cstdlib>
 

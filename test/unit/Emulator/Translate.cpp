@@ -1,6 +1,6 @@
 //===- Translate.cpp - frame, control flow and registers ------------------===//
 
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/TileGPU/Passes.h"
 #include "test/unit/Emulator/Translator.h"
 
 #include "llvm/ADT/STLExtras.h"

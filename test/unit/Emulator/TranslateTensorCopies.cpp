@@ -2,7 +2,7 @@
 
 #include "dialects/RT/RTDialect.h"
 #include "mlir/IR/Matchers.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/TileGPU/Passes.h"
 #include "test/unit/Emulator/Translator.h"
 
 #include "llvm/ADT/STLExtras.h"

@@ -1,0 +1,21 @@
+//===- Passes.h - from tensors to a planned host program --------*- C++ -*-===//
+
+#ifndef NSA_PASSES_HOST_PASSES_H
+#define NSA_PASSES_HOST_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace nsa {
+
+/// MiB of gradients that are averaged over ranks as one, unless an option says
+/// otherwise: large enough for the bandwidth of a network, small enough to
+/// start during backward.
+inline constexpr int64_t kDefaultBucketMiB = 25;
+
+#define GEN_PASS_DECL
+#include "passes/Host/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/Host/Passes.h.inc"
+} // namespace nsa
+
+#endif // NSA_PASSES_HOST_PASSES_H

@@ -1,0 +1,165 @@
+//===- Gate.cpp - gates of branches ---------------------------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Kernels/NN/NNToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+namespace {
+/// Gates and logits as rows of one token, `branches * heads` wide: the gates of
+/// a head are neighbours. Tiles are a few tokens high.
+struct GateKernel {
+  GateKernel(Value logits, int64_t branches, nn::GateActivation activation)
+      : grid(logits, 8192, /*maxPrograms=*/64, tileRows), branches(branches),
+        heads(grid.width / branches),
+        softmax(activation == nn::GateActivation::Softmax) {}
+
+  KernelSpec spec(int64_t flopsPerElement) const {
+    KernelSpec own = {"",
+                      stringifyGateActivation(softmax
+                                                  ? nn::GateActivation::Softmax
+                                                  : nn::GateActivation::Sigmoid)
+                              .str() +
+                          "_" + grid.name(),
+                      {grid.programs, 1, 1},
+                      flopsPerElement * int64_t(grid.rows) * grid.width};
+    own.takesExtents = true;
+    return own;
+  }
+  /// Columns that one map treats: all of them for sigmoid; for softmax those of
+  /// each branch, so that the gates of a head meet.
+  SmallVector<Value> columns(TileBuilder &b) const {
+    if (!softmax)
+      return {b.range(0, grid.width, 1)};
+    SmallVector<Value> columns;
+    for (int64_t c = 0; c < branches; ++c)
+      columns.push_back(b.range(c, heads, 1, branches));
+    return columns;
+  }
+  void buildForward(TileBuilder &b, ArrayRef<Value> args, bool hasBias) const;
+  void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
+
+  static constexpr int64_t tileRows = 16;
+  RowGrid grid;
+  int64_t branches, heads;
+  bool softmax;
+};
+} // namespace
+
+SmallVector<Value> nsa::activateGates(ArrayRef<Expr> z) {
+  if (z.size() == 1)
+    return {sigmoid(z[0])};
+  Expr top = z[0];
+  for (Expr value : z.drop_front())
+    top = max(top, value);
+  auto powers =
+      llvm::map_to_vector(z, [&](Expr value) { return exp(value - top); });
+  Expr sum = powers[0];
+  for (Expr power : ArrayRef(powers).drop_front())
+    sum = sum + power;
+  return llvm::map_to_vector(powers,
+                             [&](Expr power) -> Value { return power / sum; });
+}
+
+SmallVector<Value> nsa::differentiateGates(ArrayRef<Expr> x) {
+  if (x.size() == 2)
+    return {x[0] * x[1] * (1 - x[1])};
+  ArrayRef<Expr> grads = x.take_front(x.size() / 2);
+  ArrayRef<Expr> gates = x.drop_front(x.size() / 2);
+  Expr mean = grads[0] * gates[0];
+  for (auto [grad, gate] : llvm::drop_begin(llvm::zip(grads, gates)))
+    mean = mean + grad * gate;
+  SmallVector<Value> results;
+  for (auto [grad, gate] : llvm::zip(grads, gates))
+    results.push_back(gate * (grad - mean));
+  return results;
+}
+
+void GateKernel::buildForward(TileBuilder &b, ArrayRef<Value> args,
+                              bool hasBias) const {
+  Value logits = grid.viewRows(b, args[0]);
+  Value gates = grid.viewRows(b, args.back());
+  SmallVector<Value> cols = columns(b), biases;
+  for (Value c : cols)
+    biases.push_back(hasBias ? b.load(args[1], {c})
+                             : b.zeros(1, softmax ? heads : grid.width));
+  SmallVector<Type> types(cols.size(), b.f32());
+  auto buildRows = [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
+    Value rows = b.range(first, tileRows, 0);
+    SmallVector<Value> inputs;
+    for (Value c : cols)
+      inputs.push_back(b.load(logits, {rows, c}));
+    llvm::append_range(inputs, biases);
+    auto results = b.map(inputs, types, [&](ArrayRef<Expr> x) {
+      SmallVector<Expr> z;
+      for (size_t i = 0; i < cols.size(); ++i)
+        z.push_back(x[i] + x[cols.size() + i]);
+      return activateGates(z);
+    });
+    for (auto [result, c] : llvm::zip_equal(results, cols))
+      b.store(result, gates, {rows, c});
+    return {};
+  };
+  grid.forEachRow(b, {}, buildRows);
+}
+
+/// Every program writes one row of the partial sums of dbias.
+void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
+  Value dGates = grid.viewRows(b, args[0]), gates = grid.viewRows(b, args[1]);
+  Value dLogits = grid.viewRows(b, args[2]), partials = args[3];
+  SmallVector<Value> cols = columns(b), sums;
+  SmallVector<Type> types(cols.size(), b.f32());
+  for (size_t i = 0; i < cols.size(); ++i)
+    sums.push_back(b.zeros(1, softmax ? heads : grid.width));
+  auto buildRows = [&](Expr first,
+                       ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value rows = b.range(first, tileRows, 0);
+    SmallVector<Value> inputs;
+    for (Value source : {dGates, gates})
+      for (Value c : cols)
+        inputs.push_back(b.load(source, {rows, c}));
+    auto grads = b.map(inputs, types, differentiateGates);
+    SmallVector<Value> next;
+    for (auto [grad, c, sum] : llvm::zip_equal(grads, cols, carried)) {
+      b.store(grad, dLogits, {rows, c});
+      // Rows past the last one read as 0 and so have no gradient.
+      next.push_back(b.map({sum, b.reduceAdd(grad, 0)}, b.f32(),
+                           [](ArrayRef<Expr> x) { return x[0] + x[1]; }));
+    }
+    return next;
+  };
+  sums = grid.forEachRow(b, sums, buildRows);
+  for (auto [sum, c] : llvm::zip_equal(sums, cols))
+    b.store(sum, partials, {b.programId(0), c});
+}
+
+static LogicalResult convertGate(nn::GateOp op, KernelCache &cache,
+                                 PatternRewriter &rewriter) {
+  GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
+  bool hasBias = static_cast<bool>(op.getBias());
+  return cache.replace(rewriter, op, kernel.spec(6),
+                       [&](auto &b, ArrayRef<Value> args) {
+                         kernel.buildForward(b, args, hasBias);
+                       });
+}
+
+static LogicalResult convertGateBackward(nn::GateBackwardOp op,
+                                         KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  GateKernel kernel(op.getLogitsGrad(), getDim(op.getGates(), 3),
+                    op.getActivation());
+  auto launch = [&]() -> FailureOr<ResultRange> {
+    kernel.grid.cutInto(*op.getPartialSums());
+    return cache.launch(
+        rewriter, op, kernel.spec(6), op->getOperands(), op->getResultTypes(),
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+  };
+  rewriter.replaceOp(op, *launchWithRowSum(cache, rewriter, op, launch));
+  return success();
+}
+
+void nsa::populateGatePatterns(KernelPatterns &patterns) {
+  patterns.add(convertGate, convertGateBackward);
+}

@@ -1,0 +1,335 @@
+//===- Optimizer.cpp - gradient norm and updates --------------------------===//
+
+#include "dialects/Interfaces/OptimizerOpInterface.h"
+#include "dialects/NN/NNOptimizers.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "passes/Kernels/NN/NNToTile.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Gradient norm
+//===----------------------------------------------------------------------===//
+
+/// Each gradient has as many partial sums as the schedule allows, so that one
+/// kernel adds them whatever the shapes.
+static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
+  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)), schedule);
+  grid.programs = schedule.mostPartialSums;
+  grid.perProgram = std::max<int64_t>(
+      llvm::divideCeil(int64_t(grid.tiles), int64_t(grid.programs)),
+      4096 / grid.tile);
+  return grid;
+}
+
+/// Program: a range of what the grid is over, possibly empty. Sums its squares.
+template <typename GridT>
+static void buildSquares(TileBuilder &b, const GridT &grid,
+                         ArrayRef<Value> args) {
+  Value input = grid.view(b, args[0]);
+  Value sums = grid.forEachTile(
+      b, {b.zeros(1, grid.tile)},
+      [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
+        return {b.map({carried[0], b.load(input, at)}, b.f32(),
+                      [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
+      })[0];
+  b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
+}
+
+/// Gradients whose parts one kernel adds: GPUs take a few hundred pointers.
+static constexpr size_t kMostParts = 128;
+
+/// The parts of gradients, in order, as a row.
+static Value sumParts(TileBuilder &b, ArrayRef<Value> gradients) {
+  int64_t count = cast<MemRefType>(gradients[0].getType()).getNumElements();
+  Value i = b.range(0, count, 1);
+  Value sums = b.zeros(1, count);
+  for (Value parts : gradients)
+    sums = b.map({sums, b.load(parts, {i})}, b.f32(),
+                 [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  return sums;
+}
+
+/// One program: the parts of the first gradients, for a kernel that goes on.
+static void buildSumOfParts(TileBuilder &b, ArrayRef<Value> args) {
+  int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
+  b.store(sumParts(b, args.drop_back()), args.back(), {b.range(0, count, 1)});
+}
+
+/// One program: the parts of all gradients, in order.
+static void buildNorm(TileBuilder &b, bool squared, ArrayRef<Value> args) {
+  Value sums = sumParts(b, args.drop_back());
+  Value norm = b.map({b.reduceAdd(sums)}, b.f32(), [&](ArrayRef<Expr> x) {
+    return squared ? x[0] : sqrt(x[0]);
+  });
+  b.store(norm, b.view(args.back(), {1}), {b.range(0, 1, 0)});
+}
+
+/// One program, of scalars.
+static void buildRootOfMean(TileBuilder &b, int64_t ranks,
+                            ArrayRef<Value> args) {
+  Expr mean = b.loadScalar(args[0], {});
+  b.storeScalar(sqrt(mean * double(ranks)), args[1], {});
+}
+
+//===----------------------------------------------------------------------===//
+// Norms of matrices
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The grid of one of `batch` matrices that lie one below the other: program
+/// `p` of the kernel is `p % programs` of matrix `p / programs`.
+struct MatrixGrid : private FlatGrid {
+  MatrixGrid(nn::NormalizeOp op, const KernelSchedule &schedule)
+      : FlatGrid(op.getInput().getType().getNumElements() / op.getBatch(),
+                 schedule),
+        batch(op.getBatch()) {
+    // Every program adds up the partial sums of its matrix.
+    perProgram = std::max<int64_t>(
+        perProgram, llvm::divideCeil(int64_t(tiles), schedule.mostPartialSums));
+    programs =
+        std::max<int64_t>(llvm::divideCeil(int64_t(tiles), perProgram), 1);
+  }
+
+  using FlatGrid::tile;
+  bool fits() const { return rows == 1; }
+  int64_t getParts() const { return int64_t(programs); }
+  int64_t getPrograms() const { return batch * getParts(); }
+  Value view(TileBuilder &b, Value ref) const {
+    return b.view(ref, {batch, int64_t(elements)});
+  }
+  SmallVector<Value> forEachTile(TileBuilder &b, ArrayRef<Value> inits,
+                                 TileBody body) const {
+    Expr matrix = b.programId(0) / programs;
+    Expr first = b.programId(0) % programs * perProgram;
+    Expr end = min(first + perProgram, tiles);
+    return b.forLoop(
+        first, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+          return body({matrix, b.range(i * tile, tile, 1)}, carried);
+        });
+  }
+
+  int64_t batch;
+};
+} // namespace
+
+static void buildNormalize(TileBuilder &b, const MatrixGrid &grid,
+                           ArrayRef<Value> args) {
+  int64_t parts = grid.getParts();
+  Value x = grid.view(b, args[0]), y = grid.view(b, args[2]);
+  Value sums = b.view(args[1], {grid.batch, parts});
+  Expr matrix = b.programId(0) / parts;
+  Value square = b.reduceAdd(b.load(sums, {matrix, b.range(0, parts, 1)}));
+  Value inverse = b.map({square}, b.f32(), [](ArrayRef<Expr> x) {
+    return 1 / (sqrt(x[0]) + 1e-7);
+  });
+  grid.forEachTile(
+      b, {}, [&](ArrayRef<Operand> at, ArrayRef<Value>) -> SmallVector<Value> {
+        Value unit = b.map({b.load(x, at), inverse}, b.f32(),
+                           [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+        b.store(unit, y, at);
+        return {};
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Updates
+//===----------------------------------------------------------------------===//
+
+/// Programs are ranges of the flat tensors. Each tile is read before it is
+/// written, so the results may take the memory of the operands.
+static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
+                                   ElementwiseUpdateOpInterface op,
+                                   ArrayRef<Value> args) {
+  unsigned numElements = op.getNumElementOperands();
+  unsigned numOperands = op->getNumOperands();
+  SmallVector<Value> scalars =
+      op.buildScalars(b, args.slice(numElements, numOperands - numElements));
+  SmallVector<Value> inputs, outputs;
+  for (Value input : args.take_front(numElements))
+    inputs.push_back(grid.view(b, input));
+  for (Value output : args.drop_front(numOperands))
+    outputs.push_back(grid.view(b, output));
+  auto update = [&](ArrayRef<Expr> x) {
+    return op.buildElements(b.getBuilder(), SmallVector<Value>(x), scalars);
+  };
+  SmallVector<Type> types(outputs.size(), b.f32());
+  auto updateTile = [&](ArrayRef<Operand> at,
+                        ArrayRef<Value>) -> SmallVector<Value> {
+    auto tiles = llvm::map_to_vector(
+        inputs, [&](Value input) { return b.load(input, at); });
+    auto results = b.map(tiles, types, update);
+    for (auto [result, output] : llvm::zip_equal(results, outputs))
+      b.store(result, output, at);
+    return {};
+  };
+  grid.forEachTile(b, {}, updateTile);
+}
+
+/// One program, of scalars: see nn.average_step.
+static void buildAverageStep(TileBuilder &b, ArrayRef<Value> args) {
+  Expr count = b.loadScalar(args[2], {});
+  for (int i = 0; i < training::numHyper; ++i) {
+    Expr value = b.loadScalar(args[0], {i});
+    b.storeScalar(i == training::gradScaleSlot ? value / count : value, args[3],
+                  {i});
+  }
+  b.storeScalar(b.loadScalar(args[1], {}) / count, args[4], {});
+}
+
+/// One program, of scalars: see nn.update_loss_scale.
+static void buildLossScale(TileBuilder &b, int64_t growthInterval,
+                           ArrayRef<Value> args) {
+  constexpr double largest = 0x1p24;
+  double infinity = std::numeric_limits<double>::infinity();
+  Expr norm = b.loadScalar(args[1], {}), loss = b.loadScalar(args[2], {});
+  Expr scale = b.loadScalar(args[3], {}), streak = b.loadScalar(args[4], {});
+  Expr skipped = b.loadScalar(args[5], {});
+  Expr ok = (abs(norm) < infinity) & (abs(loss) < infinity);
+  Expr full = streak + 1 >= double(growthInterval);
+  Expr doubled = min(scale * 2, largest);
+  for (int i = 0; i < training::numHyper; ++i) {
+    Expr value = b.loadScalar(args[0], {i});
+    value = i == training::gradScaleSlot ? value / scale
+            : i == training::stepSlot    ? value - skipped
+                                         : value;
+    b.storeScalar(value, args[6], {i});
+  }
+  b.storeScalar(norm / scale, args[7], {});
+  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), args[8],
+                {});
+  b.storeScalar(select(ok & !full, streak + 1, 0), args[9], {});
+  b.storeScalar(select(ok, skipped, skipped + 1), args[10], {});
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+namespace {
+static LogicalResult convertGradientNorm(nn::GradientNormOp op,
+                                         KernelCache &cache,
+                                         PatternRewriter &rewriter) {
+  if (op.getGradients().empty()) {
+    rewriter.replaceOpWithNewOp<nn::FillOp>(op, rewriter.getF64FloatAttr(0.0),
+                                            TypeAttr::get(op.getType()));
+    return success();
+  }
+  for (Value gradient : op.getGradients())
+    if (!getNormGrid(gradient, cache.getSchedule()).fits())
+      return rewriter.notifyMatchFailure(op, "too many elements");
+  SmallVector<Value> parts;
+  Type type = RankedTensorType::get(cache.getSchedule().mostPartialSums,
+                                    rewriter.getF32Type());
+  for (Value gradient : op.getGradients()) {
+    FlatGrid grid = getNormGrid(gradient, cache.getSchedule());
+    KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
+                       "",
+                       {grid.programs, 1, 1},
+                       2 * int64_t(grid.elements)};
+    parts.push_back(cache.launch(rewriter, op, spec, gradient, type,
+                                 [&](auto &b, ArrayRef<Value> args) {
+                                   buildSquares(b, grid, args);
+                                 })[0]);
+  }
+  while (parts.size() > kMostParts) {
+    KernelSpec spec = {"parts", "n" + std::to_string(kMostParts), {1, 1, 1}};
+    Value sum =
+        cache.launch(rewriter, op, spec, ArrayRef(parts).take_front(kMostParts),
+                     type, buildSumOfParts)[0];
+    parts.erase(parts.begin() + 1, parts.begin() + kMostParts);
+    parts.front() = sum;
+  }
+  bool squared = op.getSquared();
+  KernelSpec spec = {
+      squared ? "sum" : "", "n" + std::to_string(parts.size()), {1, 1, 1}};
+  return cache.replace(
+      rewriter, op, spec, parts,
+      [&](auto &b, ArrayRef<Value> args) { buildNorm(b, squared, args); });
+}
+
+static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
+                                      PatternRewriter &rewriter) {
+  MatrixGrid grid(op, cache.getSchedule());
+  if (!grid.fits())
+    return rewriter.notifyMatchFailure(op, "too many elements");
+  Value input = op.getInput();
+  int64_t elements = op.getInput().getType().getNumElements();
+  std::string name =
+      formatShape(getShape(input)) + "_n" + std::to_string(grid.batch);
+  KernelSpec spec = {
+      "squares_" + name, "", {grid.getPrograms(), 1, 1}, 2 * elements};
+  Value sums = cache.launch(
+      rewriter, op, spec, input,
+      RankedTensorType::get(grid.getPrograms(), rewriter.getF32Type()),
+      [&](auto &b, ArrayRef<Value> args) { buildSquares(b, grid, args); })[0];
+  spec = {"", name, {grid.getPrograms(), 1, 1}, elements};
+  return cache.replace(
+      rewriter, op, spec, {input, sums},
+      [&](auto &b, ArrayRef<Value> args) { buildNormalize(b, grid, args); });
+}
+
+static LogicalResult convertRootOfMean(nn::RootOfMeanOp op, KernelCache &cache,
+                                       PatternRewriter &rewriter) {
+  int64_t ranks = op.getRanks();
+  KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildRootOfMean(b, ranks, args);
+  });
+}
+
+static LogicalResult convertAverageStep(nn::AverageStepOp op,
+                                        KernelCache &cache,
+                                        PatternRewriter &rewriter) {
+  return cache.replace(rewriter, op, {"", "", {1, 1, 1}}, buildAverageStep);
+}
+
+static LogicalResult convertUpdateLossScale(nn::UpdateLossScaleOp op,
+                                            KernelCache &cache,
+                                            PatternRewriter &rewriter) {
+  int64_t interval = op.getGrowthInterval();
+  KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildLossScale(b, interval, args);
+  });
+}
+
+class ConvertElementwiseUpdate
+    : public OpInterfaceRewritePattern<ElementwiseUpdateOpInterface> {
+public:
+  ConvertElementwiseUpdate(MLIRContext *context, KernelCache &cache)
+      : OpInterfaceRewritePattern(context), cache(cache) {}
+
+  LogicalResult matchAndRewrite(ElementwiseUpdateOpInterface op,
+                                PatternRewriter &rewriter) const override {
+    const KernelSchedule &schedule = cache.getSchedule();
+    FlatGrid grid(ShapedType::getNumElements(getShape(op->getOperand(0))),
+                  schedule, schedule.elementsPerUpdate);
+    if (!grid.fits())
+      return rewriter.notifyMatchFailure(op, "too many elements");
+    auto step = dyn_cast<OptimizerOpInterface>(op.getOperation());
+    KernelSpec spec = {"",
+                       (step && step.getDecay() ? "decay_" : "") + grid.name(),
+                       {grid.programs, 1, 1},
+                       op.getFlopsPerElement() * int64_t(grid.elements)};
+    return cache.replace(rewriter, op, spec,
+                         [&](auto &b, ArrayRef<Value> args) {
+                           buildElementwiseUpdate(b, grid, op, args);
+                         });
+  }
+
+private:
+  KernelCache &cache;
+};
+} // namespace
+
+void nsa::populateOptimizerPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGradientNorm, convertNormalize, convertRootOfMean,
+               convertAverageStep, convertUpdateLossScale);
+  patterns.set.add<ConvertElementwiseUpdate>(patterns.set.getContext(),
+                                             patterns.cache);
+}

@@ -1,0 +1,220 @@
+//===- DecodeAttention.cpp - attention of one query to caches -------------===//
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/DecodeKernels.h"
+#include "passes/Kernels/NSA/DenseAttentionKernels.h"
+#include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/NSA/SelectedAttentionKernels.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+/// The longest sequence: the length of this one is not known.
+static constexpr int64_t kLongest = 1 << 30;
+
+/// The shape of attention of a whole sequence.
+static AttentionShape getSequenceShape(DecodeAttentionOp op) {
+  AttentionShape shape = getShapeOf(op);
+  shape.sequence = kLongest;
+  return shape;
+}
+
+DecodeAttention::DecodeAttention(DecodeAttentionOp op,
+                                 const KernelSchedule &schedule)
+    : op(op), shape(getSequenceShape(op)),
+      visibility(op.getVisibility(), kLongest), rows(getDim(op.getKey(), 1)),
+      count(op.getIndices() ? getDim(op.getIndices(), 3) : 0),
+      selectBlock(op.getVisibility().getIndexBlock()),
+      keyTile(getKeyTile(schedule)), numRows(static_cast<int64_t>(llvm::alignTo(
+                                         shape.group(), schedule.rowMultiple))),
+      isRing(!op.getIndices() && rows % keyTile == 0),
+      parts(getParts(schedule)) {
+  shape.fitTo(schedule);
+}
+
+int64_t DecodeAttention::getKeyTile(const KernelSchedule &schedule) const {
+  if (selectBlock != 0)
+    return SelectedAttention::getKeyTile(shape, selectBlock, schedule);
+  DenseAttention dense(shape, op.getVisibility(), schedule);
+  return dense.getKeyTile(schedule, schedule.fixed.forwardKeys);
+}
+
+/// As many as there are tiles, if all run at once.
+int64_t DecodeAttention::getParts(const KernelSchedule &schedule) const {
+  if (!schedule.isGPU)
+    return 1;
+  int64_t keys = selectBlock != 0
+                     ? std::min(rows, count * selectBlock)
+                     : std::min(rows, visibility->getMaxKeys(kLongest));
+  int64_t tiles = llvm::divideCeil(keys, keyTile);
+  int64_t most = llvm::divideCeil(2 * schedule.processors,
+                                  shape.keyHeads * int64_t(shape.batch));
+  return std::clamp<int64_t>(tiles, 1, most);
+}
+
+std::string DecodeAttention::name() const {
+  std::string name =
+      "b" + formatExtent(shape.batch) + "r" + std::to_string(rows) + "h" +
+      std::to_string(shape.queryHeads) + "x" + std::to_string(shape.keyHeads) +
+      "d" + std::to_string(shape.keyWidth) + "x" +
+      std::to_string(shape.valueWidth) + "_";
+  return name + (selectBlock != 0 ? "s" + std::to_string(selectBlock) + "n" +
+                                        std::to_string(count)
+                                  : visibility->getShapeName());
+}
+
+int64_t DecodeAttention::flops() const {
+  int64_t keys = selectBlock != 0 ? std::min(rows, count * selectBlock)
+                                  : op.getVisibility().getMaxKeys(rows);
+  return shape.flops(shape.keyWidth + shape.valueWidth, keys);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernel
+//===----------------------------------------------------------------------===//
+
+RowProgram nsa::makeHeadProgram(TileBuilder &b, const AttentionShape &shape,
+                                int64_t numRows, Expr stored) {
+  auto group = static_cast<double>(shape.group());
+  RowProgram program{b, {}, Value(), Value()};
+  program.range.batch = b.programId(2);
+  program.range.keyHead = b.programId(1);
+  program.range.first = b.constant(0);
+  program.range.count = 1;
+  program.range.query = b.splat(b.constant(0), numRows, 1);
+  Expr firstHead = program.range.keyHead * group;
+  if (numRows == shape.group()) {
+    program.stored = b.splat(stored, numRows, 1);
+    program.head = b.range(firstHead, numRows, 0);
+    return program;
+  }
+  auto places =
+      b.map({b.range(0, numRows, 0)}, {b.i32(), b.i32()},
+            [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+              return {firstHead + min(x[0], group - 1),
+                      select(x[0] < group, stored, stored.constant(-1))};
+            });
+  program.head = places[0];
+  program.stored = places[1];
+  return program;
+}
+
+KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
+                                  Value k, Value v, Expr first) const {
+  TileBuilder &b = program.b;
+  Expr place = isRing ? first % static_cast<double>(rows) : first;
+  Value row = b.range(place, keyTile, 0);
+  KeyTile tile = program.range.loadKeys(b, shape, row, k, v);
+  tile.row = b.splat(position, program.numRows(), 1);
+  tile.key = b.range(first, keyTile, 1);
+  tile.isVisible = [&](Expr query, Expr key) {
+    return selectBlock != 0 ? key <= query : visibility.isVisible(query, key);
+  };
+  return tile;
+}
+
+/// Of a number that is not negative.
+static Expr divideUp(Expr number, double by) {
+  return (number + (by - 1)) / by;
+}
+
+SmallVector<Value> DecodeAttention::forEachKeyTile(const RowProgram &program,
+                                                   Expr position,
+                                                   ArrayRef<Value> args,
+                                                   ArrayRef<Value> inits,
+                                                   KeyTileBody body) const {
+  TileBuilder &b = program.b;
+  Value k = args[1], v = args[2];
+  auto size = static_cast<double>(keyTile);
+  auto step = [&](Expr first, ArrayRef<Value> carried) {
+    return body(loadTile(program, position, k, v, first), carried);
+  };
+  // Of `count` tiles, those of this program.
+  auto getOwn = [&](Expr count) {
+    if (parts == 1)
+      return std::pair(b.constant(0), count);
+    Expr each = divideUp(count, static_cast<double>(parts));
+    Expr first = b.programId(0) * each;
+    return std::pair(first, min(first + each, count));
+  };
+  if (selectBlock == 0) {
+    Expr first = visibility.firstKey(position) / size * size;
+    Expr end = visibility.endKey(position);
+    if (parts == 1)
+      return b.forLoop(first, end, keyTile, inits, step);
+    auto [begin, last] = getOwn(divideUp(max(end - first, 0), size));
+    return b.forLoop(first + begin * size, first + last * size, keyTile, inits,
+                     step);
+  }
+  auto perBlock = static_cast<double>(selectBlock / keyTile);
+  Expr own = position / static_cast<double>(selectBlock);
+  Expr chosen = select(position >= 0, min(own + 1, double(count)), 0);
+  auto [begin, end] = getOwn(chosen * perBlock);
+  return b.forLoop(begin, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+    Expr block = b.loadScalar(
+        args[4], {program.range.batch, program.range.keyHead, 0, i / perBlock});
+    Expr inBlock = i % perBlock * size;
+    return step(block * static_cast<double>(selectBlock) + inBlock, carried);
+  });
+}
+
+void DecodeAttention::build(TileBuilder &b, ArrayRef<Value> args) const {
+  RowProgram program = makeHeadProgram(
+      b, shape, numRows, parts == 1 ? b.constant(0) : b.programId(0));
+  Expr position = b.loadScalar(args[3], {program.range.batch});
+  storeAttention(b, program, shape, args[0], args.drop_back().back(),
+                 args.back(), [&](ArrayRef<Value> inits, KeyTileBody body) {
+                   return forEachKeyTile(program, position, args, inits, body);
+                 });
+}
+
+LaunchPart DecodeAttention::getPart(KernelCache &cache) const {
+  KernelSpec spec = {"part",
+                     name() + "_p" + std::to_string(parts),
+                     {parts, shape.keyHeads, shape.batch},
+                     flops()};
+  int64_t batch = getDim(op.getQuery(), 0);
+  SmallVector<Type> types = {
+      RankedTensorType::get({batch, parts, shape.queryHeads, shape.valueWidth},
+                            cache.getF32Type()),
+      RankedTensorType::get({batch, shape.queryHeads, parts},
+                            cache.getF32Type())};
+  SmallVector<Value> inputs(op->getOperands());
+  return {spec, inputs, types,
+          [attention = *this](TileBuilder &b, ArrayRef<Value> args) {
+            attention.build(b, args);
+          }};
+}
+
+Value nsa::mergeLse(TileBuilder &b, Value lses, int axis) {
+  Value most = b.reduceMax(lses, axis);
+  Value shift = b.map({most}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, x[0]);
+  });
+  Value sum =
+      b.reduceAdd(b.map({lses, shift}, b.f32(),
+                        [](ArrayRef<Expr> x) { return exp(x[0] - x[1]); }),
+                  axis);
+  return b.map({shift, sum}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[1] > 0, x[0] + log(x[1]), -INFINITY);
+  });
+}
+
+static LogicalResult convertDecodeAttention(DecodeAttentionOp op,
+                                            KernelCache &cache,
+                                            PatternRewriter &rewriter) {
+  DecodeAttention attention(op, cache.getSchedule());
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {"",
+                     attention.name(),
+                     {attention.parts, shape.keyHeads, shape.batch},
+                     attention.flops()};
+  return cache.replace(
+      rewriter, op, spec,
+      [&](TileBuilder &b, ArrayRef<Value> args) { attention.build(b, args); });
+}
+
+void nsa::populateDecodeAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertDecodeAttention);
+}

@@ -1,0 +1,81 @@
+//===- DecodeKernels.h - kernels of one query and caches --------*- C++ -*-===//
+
+#ifndef NSA_PASSES_KERNELS_NSA_DECODEKERNELS_H
+#define NSA_PASSES_KERNELS_NSA_DECODEKERNELS_H
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/LaunchGroup.h"
+#include "passes/Kernels/NSA/RowProgram.h"
+
+namespace nsa {
+
+/// Attention of the query of each sequence, with all heads of a group, to the
+/// keys that it sees, in the tiles and in the order in which attention of a
+/// whole sequence does. On machines with many processors the tiles are cut
+/// into parts of about equal number, each a program's, which have outputs of
+/// their own.
+struct DecodeAttention {
+  DecodeAttention(DecodeAttentionOp op, const KernelSchedule &schedule);
+
+  std::string name() const;
+  int64_t flops() const;
+  /// Program: (part, key head, batch). `args` are q, k, v, positions, indices
+  /// if there are any, o [B, parts, Hq, dv] and lse [B, Hq, parts].
+  void build(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> args) const;
+  /// The launch of all parts, with outputs in f32.
+  LaunchPart getPart(KernelCache &cache) const;
+
+  mutable DecodeAttentionOp op;
+  AttentionShape shape;
+  Visibility visibility;
+  /// Of the caches.
+  int64_t rows;
+  /// Of indices.
+  int64_t count, selectBlock;
+  int64_t keyTile;
+  /// Of a program: the heads of the group, and what is missing to whole tiles.
+  int64_t numRows;
+  /// Whether keys begin anew at the first row: then tiles lie inside.
+  bool isRing;
+  int64_t parts;
+
+private:
+  /// As large as those of a sequence with so many keys.
+  int64_t getKeyTile(const KernelSchedule &schedule) const;
+  int64_t getParts(const KernelSchedule &schedule) const;
+  RowProgram makeProgram(tile::TileBuilder &b) const;
+  /// The tile of the keys from `first` on.
+  KeyTile loadTile(const RowProgram &program, tile::Expr position,
+                   mlir::Value k, mlir::Value v, tile::Expr first) const;
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(const RowProgram &program, tile::Expr position,
+                 llvm::ArrayRef<mlir::Value> args,
+                 llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
+};
+
+/// The heads of a group as rows of a program, all of row 0 of the queries, and
+/// `stored` of what is written. Rows beyond them repeat the last head, and are
+/// not stored.
+RowProgram makeHeadProgram(tile::TileBuilder &b, const AttentionShape &shape,
+                           int64_t numRows, tile::Expr stored);
+
+/// What parts of attention wrote: o, f32 [B, parts, Hq, dv], and lse, f32
+/// [B, Hq, parts].
+struct AttentionParts {
+  mlir::Value output, lse;
+};
+
+/// The natural log of the sum of the exponentials of all parts' lse, each row
+/// of `lses` f32 [n, parts] along `axis`, -inf if all are.
+mlir::Value mergeLse(tile::TileBuilder &b, mlir::Value lses, int axis);
+
+/// Launches selection with scores of parts of the compressed rows, by the lse
+/// of the compressed attention; returns the indices. The launches have inputs
+/// that are `unused` besides.
+mlir::Value launchDecodeSelect(KernelCache &cache, mlir::OpBuilder &builder,
+                               DecodeSelectOp op, mlir::Value lseParts,
+                               mlir::ValueRange unused);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_KERNELS_NSA_DECODEKERNELS_H

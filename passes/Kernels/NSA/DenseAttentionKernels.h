@@ -1,0 +1,196 @@
+//===- DenseAttentionKernels.h - tiles of visible neighbours ----*- C++ -*-===//
+//
+// Attention without indices: a program iterates over a range of keys.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_KERNELS_NSA_DENSEATTENTIONKERNELS_H
+#define NSA_PASSES_KERNELS_NSA_DENSEATTENTIONKERNELS_H
+
+#include "passes/Kernels/NSA/AttentionKernels.h"
+#include "passes/Kernels/NSA/RowProgram.h"
+#include "passes/Kernels/NSA/SelectionMasks.h"
+
+namespace nsa {
+
+/// The kernels of one visibility: what they know at compile time.
+struct DenseAttention {
+  DenseAttention(const AttentionShape &shape,
+                 VisibilityAttrInterface visibility,
+                 const KernelSchedule &schedule, int64_t selectBlock = 0)
+      : shape(shape), visibility(visibility, shape.sequence),
+        selectBlock(selectBlock),
+        queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
+        keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
+        ownQueryTile(getOwnQueryTile(schedule)),
+        packedHeads(getPackedHeads(schedule)),
+        forwardKeyTile(getForwardKeyTile(schedule)),
+        minBlocks(getMinBlocks(schedule)),
+        ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
+        sumTile(getOwnKeyTile(schedule, 0)), isGPU(schedule.isGPU),
+        hasWarpgroups(getProductRows(schedule) != 0) {
+    this->shape.fitTo(schedule);
+  }
+
+  /// Whether large tiles would be masked for the most part.
+  bool isNarrow() const {
+    return visibility->attendsToTokens() &&
+           visibility->getMaxKeys(int64_t(shape.sequence)) <= 128;
+  }
+  /// Whether some queries see many more keys than others.
+  bool isGraded() const {
+    auto tokens = int64_t(shape.sequence);
+    return !visibility->attendsToTokens() ||
+           2 * visibility->getMaxKeys(tokens) > tokens;
+  }
+  /// Tokens of a query tile see the same blocks but for a few, so that small
+  /// tiles of them waste less at the edge; with many keys that matters
+  /// less than the work per tile. Where that is done by many threads that wait
+  /// for each other, it always does.
+  int64_t maxKeyTile(const KernelSchedule &schedule) const {
+    if (visibility->attendsToTokens() || schedule.isGPU)
+      return isNarrow() ? 32 : 64;
+    auto keys = int64_t(shape.keys);
+    return keys <= 256 ? 16 : keys <= 1024 ? 32 : 64;
+  }
+  /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
+  int64_t getQueryTile(const KernelSchedule &schedule, int64_t fixed) const {
+    int64_t most = fixed != 0 ? fixed : isNarrow() ? 32 : 64;
+    return getTileSize(shape.sequence, most, schedule.tileMultiple);
+  }
+  int64_t getKeyTile(const KernelSchedule &schedule, int64_t fixed) const {
+    int64_t most = fixed != 0 ? fixed : maxKeyTile(schedule);
+    return getTileSize(shape.keys, most, schedule.tileMultiple);
+  }
+
+  /// Programs that take `tile` queries each.
+  Extent numQueryTiles(int64_t tile) const {
+    return ceilDiv(shape.sequence, tile);
+  }
+  /// The grid of HeadPrograms of `tile` queries.
+  std::array<Extent, 3> headGrid(int64_t tile) const {
+    return {numQueryTiles(tile), shape.queryHeads, shape.batch};
+  }
+  /// Programs that take `tile` keys each: at least one, so that a launch
+  /// without keys is still a launch.
+  Extent numKeyTiles(int64_t tile) const {
+    return atLeast(ceilDiv(shape.keys, tile), 1);
+  }
+  /// Floating-point operations of `width` multiply-adds per visible pair.
+  int64_t flops(int64_t width) const {
+    return shape.flops(width, visibility->countPairs(int64_t(shape.sequence),
+                                                     int64_t(shape.keys),
+                                                     /*indices=*/0));
+  }
+
+  /// The keys that some of the queries of a program may see, from the first to
+  /// past the last.
+  std::pair<tile::Expr, tile::Expr>
+  getKeyRange(tile::TileBuilder &b, const QueryRange &queries) const;
+  /// Runs `body` for each tile of `size` keys that some of the queries sees,
+  /// ascending. `masks` say which blocks these selected; null without a
+  /// selection.
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(tile::TileBuilder &b, int64_t size, const QueryRange &queries,
+                 mlir::Value k, mlir::Value v, mlir::Value masks,
+                 llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
+  /// What launches the kernel of the output. `suffix` and `name` are a
+  /// KernelSpec's.
+  KernelSpec forwardSpec(llvm::StringRef suffix, std::string name) const;
+  /// The rows of a program of this kernel.
+  RowProgram makeForwardProgram(tile::TileBuilder &b) const;
+  /// Program: (query tile, query head, batch), or (query tile, key head, batch)
+  /// if heads are packed. `args` are q, k, v, the masks of a selection, the
+  /// start of packed sequences, o and lse.
+  void buildForward(tile::TileBuilder &b,
+                    llvm::ArrayRef<mlir::Value> args) const;
+  /// What the kernel of the gradient of queries writes of each row.
+  RowStatistics getStatistics() const { return {shape, isGPU}; }
+  /// Those of the gradients of queries, and of keys and values.
+  KernelSpec queryGradSpec(llvm::StringRef suffix, std::string name) const;
+  KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
+  /// Program: (query tile, query head, batch). Also writes do . o of every row,
+  /// which the gradients of keys and values need. `args` are do, q, k, v, o,
+  /// lse, the masks of a selection, the start of packed sequences, dq and
+  /// do . o.
+  void buildQueryGrad(tile::TileBuilder &b,
+                      llvm::ArrayRef<mlir::Value> args) const;
+  /// Programs of the gradient of queries of narrow heads that a multiprocessor
+  /// is to run at once where a program has several branches, 0 for as many as
+  /// fit.
+  int64_t getQueryGradBlocks() const {
+    bool isSmall = shape.keyWidth <= 64 && shape.valueWidth <= 64;
+    return hasWarpgroups && queryTile == 64 && isSmall ? 3 : 0;
+  }
+  /// Parts of the gradient of a key, each a program's: on a GPU one for each
+  /// head of the group where keys are few and queries many.
+  int64_t numGradParts() const {
+    return isGPU && !visibility->attendsToTokens() ? shape.group() : 1;
+  }
+  /// Computes the gradients of the stationary key tile `number` of a key head.
+  /// Heads of the group and query tiles are added in ascending order. With
+  /// `part`, only those of one head of the group.
+  void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,
+                         const KeyValueGradArgs &args,
+                         std::optional<tile::Expr> part = std::nullopt) const;
+
+  AttentionShape shape;
+  Visibility visibility;
+  /// Tokens of the blocks of which queries see those that they selected, which
+  /// key tiles divide; 0 if they see all that is visible.
+  int64_t selectBlock;
+  /// Queries and keys of a tile of a gradient; queries of a program that
+  /// computes their outputs, keys of one that computes their gradients, and of
+  /// one that adds parts of these.
+  int64_t queryTile, keyTile, ownQueryTile;
+  /// Heads of a group of which a program computes the outputs; keys of a tile
+  /// there.
+  int64_t packedHeads, forwardKeyTile;
+  /// Such programs that a multiprocessor is to run at once; 0 for as many as
+  /// fit.
+  int64_t minBlocks;
+  int64_t ownKeyTile, sumTile;
+  bool isGPU, hasWarpgroups;
+  /// Whether several sequences share a row of the batch.
+  bool isPacked = false;
+
+private:
+  void countFromSequence(tile::TileBuilder &b, tile::Expr batch, mlir::Value i,
+                         const KeyValueGradArgs &args, KeyTile &tile) const;
+  void selectQueries(tile::TileBuilder &b, tile::Expr batch, tile::Expr keyHead,
+                     tile::Expr block, const KeyValueGradArgs &args,
+                     KeyTile &tile) const;
+  /// Rows of one MMA, the M of its shape; 0 if that does not matter.
+  int64_t getProductRows(const KernelSchedule &schedule) const {
+    return shape.elementBits == 16 ? schedule.mmaRows : 0;
+  }
+  /// Whether sums of values have few registers: with more keys at once, scores
+  /// have as many as those of wider heads.
+  bool isThin() const { return shape.keyWidth <= 64 && shape.valueWidth <= 64; }
+  /// Whether a query sees so many keys that three consumer warpgroups with a
+  /// producer are faster than two programs of two.
+  bool isLong() const;
+  /// Whether three warpgroups compute so many exponents for each dot that
+  /// they issue instructions most of the time.
+  bool isIssueBound() const {
+    return hasWarpgroups && ownQueryTile > 128 && isThin();
+  }
+  int64_t getMinBlocks(const KernelSchedule &schedule) const;
+  int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
+  int64_t getPackedHeads(const KernelSchedule &schedule) const;
+  int64_t getForwardKeyTile(const KernelSchedule &schedule) const;
+  /// As large as a key tile if there are programs enough, and no smaller than
+  /// `fewest`.
+  int64_t getOwnKeyTile(const KernelSchedule &schedule, int64_t fewest) const;
+};
+
+/// A program that takes a tile of queries of one query head: (query tile, query
+/// head, batch).
+struct HeadProgram : RowProgram {
+  HeadProgram(const DenseAttention &attention, int64_t queries,
+              tile::TileBuilder &b);
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_KERNELS_NSA_DENSEATTENTIONKERNELS_H

@@ -1,0 +1,40 @@
+//===- NSAToTile.h - kernels of the nsa dialect, by file --------*- C++ -*-===//
+
+#ifndef NSA_PASSES_KERNELS_NSA_NSATOTILE_H
+#define NSA_PASSES_KERNELS_NSA_NSATOTILE_H
+
+#include "passes/Kernels/KernelCache.h"
+
+namespace nsa {
+
+void populateCompressPatterns(KernelPatterns &patterns);
+/// Compression of keys and values at once.
+void populateCompressKeyValuePatterns(KernelPatterns &patterns);
+/// Compressed and window attention, forward and backward.
+void populateDenseAttentionPatterns(KernelPatterns &patterns);
+void populateSelectPatterns(KernelPatterns &patterns);
+void populateSelectedAttentionPatterns(KernelPatterns &patterns);
+void populateSelectedAttentionBackwardPatterns(KernelPatterns &patterns);
+void populateCombinePatterns(KernelPatterns &patterns);
+/// Of gates and of selected blocks.
+void populateStatisticsPatterns(KernelPatterns &patterns);
+void populateGatedAttentionPatterns(KernelPatterns &patterns);
+void populateGatedAttentionBackwardPatterns(KernelPatterns &patterns);
+
+/// Caches, and what one token at a time does with its position.
+void populateCachePatterns(KernelPatterns &patterns);
+/// Attention to caches.
+void populateDecodeAttentionPatterns(KernelPatterns &patterns);
+
+/// Merges the launches of a decoding step into a few kernels that fill a GPU:
+/// cache writes; attention and scores, split along the cached rows; and the sum
+/// of all splits and branches.
+void launchDecodeSteps(mlir::ModuleOp module, KernelCache &cache);
+
+/// On GPUs, moves the rotation of keys from attention to the launch that
+/// compresses them: else each program would read the table of angles.
+void rotateWithCompression(mlir::ModuleOp module, KernelCache &cache);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_KERNELS_NSA_NSATOTILE_H

@@ -1,0 +1,462 @@
+//===- SelectedAttention.cpp - attention within the selected blocks -------===//
+//
+// A program takes several neighbouring queries of a group and goes through the
+// union of their blocks in ascending order: neighbours share most of them. Rows
+// that did not select a block are masked.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/NSA/SelectedForms.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+/// Keys and rows of a tile, about: fewer of heads that are wider than those of
+/// most models where programs share what memory there is.
+static int64_t getTileLimit(const AttentionShape &shape,
+                            const KernelSchedule &schedule) {
+  return schedule.isGPU && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
+}
+
+int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
+                                      int64_t selectBlock,
+                                      const KernelSchedule &schedule) {
+  int64_t limit = schedule.fixed.selectedKeys != 0
+                      ? schedule.fixed.selectedKeys
+                      : getTileLimit(shape, schedule);
+  // Tensor cores add 16 products at once.
+  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16 &&
+                         selectBlock % 16 == 0 && limit % 16 == 0;
+  int64_t step = isOnTensorCores ? 16 : 1;
+  int64_t tile = std::min(selectBlock, limit);
+  while (selectBlock % tile != 0)
+    tile -= step;
+  return tile;
+}
+
+int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule) const {
+  constexpr int64_t atOnce = 16;
+  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16;
+  if (!isOnTensorCores || keyTile % atOnce == 0 ||
+      schedule.fixed.selectedKeys % atOnce != 0)
+    return keyTile;
+  int64_t limit = schedule.fixed.selectedKeys != 0
+                      ? schedule.fixed.selectedKeys
+                      : getTileLimit(shape, schedule);
+  return std::min(limit,
+                  static_cast<int64_t>(llvm::alignTo(selectBlock, atOnce)));
+}
+
+int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
+  if (schedule.fixed.selectedKeys == 0 && schedule.isGPU &&
+      queryTile * shape.group() <= 16)
+    for (int64_t tile : {32, 16})
+      if (selectBlock % tile == 0)
+        return tile;
+  return getWholeTile(schedule);
+}
+
+/// The fixed number of queries, but no more than there are and a GPU's dots
+/// need; whole M-tiles of them where each skips what it did not select.
+static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
+                          int64_t count, const KernelSchedule &schedule) {
+  int64_t needed = std::max(int64_t(shape.sequence),
+                            schedule.getLeastQueries(shape.group()));
+  int64_t queries = std::min(schedule.fixed.selectedQueries, needed);
+  bool hasMTiles = schedule.isGPU &&
+                   SelectedAttention::isLong(shape, selectBlock, count) &&
+                   shape.group() <= GroupProgram::mTileRows;
+  int64_t inMTile = hasMTiles ? GroupProgram::mTileRows / shape.group() : 1;
+  return static_cast<int64_t>(llvm::alignTo(queries, inMTile));
+}
+
+int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
+                                        int64_t selectBlock, int64_t count,
+                                        const KernelSchedule &schedule) {
+  if (schedule.fixed.selectedQueries != 0)
+    return fillMTiles(shape, selectBlock, count, schedule);
+  if (schedule.isGPU) {
+    if (isLong(shape, selectBlock, count)) {
+      int64_t queries = GroupProgram::mTileRows / shape.group();
+      bool isShared = schedule.mmaRows != 0 && shape.elementBits == 16 &&
+                      queries >= 1 && queries <= 4 &&
+                      shape.keyWidth + shape.valueWidth <= 256;
+      return isShared ? 4 * queries : std::max<int64_t>(queries, 1);
+    }
+    // Whole warpgroups, if not too many queries fill their rows.
+    int64_t product = shape.elementBits == 16 ? schedule.mmaRows : 0;
+    if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
+      int64_t queries = product / std::gcd(shape.group(), product);
+      if (queries <= 32 && queries * shape.group() <= 3 * product)
+        return queries;
+    }
+    constexpr int64_t mostQueries = 16, mostRows = 96;
+    int64_t rows = getTileLimit(shape, schedule);
+    int64_t queries = std::clamp<int64_t>(rows / shape.group(), 1, mostQueries);
+    return schedule.alignQueriesDown(queries, shape.group(),
+                                     std::min(2 * rows, mostRows));
+  }
+  int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
+  return std::min(queries, std::max<int64_t>(96 / shape.group(), 1));
+}
+
+int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
+                                         const KernelSchedule &schedule) {
+  if (schedule.fixed.gatheredQueries != 0)
+    return schedule.fixed.gatheredQueries;
+  int64_t rows = getTileLimit(shape, schedule);
+  int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
+  return schedule.alignQueriesDown(queries, shape.group(), 2 * rows);
+}
+
+std::string SelectedAttention::selectionName() const {
+  return "s" + std::to_string(selectBlock) + "n" + std::to_string(count) +
+         (isPacked ? "_packed" : "");
+}
+
+int64_t SelectedAttention::flops(int64_t width) const {
+  return shape.flops(width, visibility.countPairs(int64_t(shape.sequence),
+                                                  int64_t(shape.keys), count));
+}
+
+//===----------------------------------------------------------------------===//
+// Key tiles
+//===----------------------------------------------------------------------===//
+
+/// The tile of the keys from `first` on, in `block`. `blocks` are those that
+/// the rows of the program selected; null if all of them selected this one.
+KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
+                                       Value blocks, Value k, Value v,
+                                       Expr block, Expr first) const {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  Value u = b.range(first, stepTile, 0);
+  Value selected;
+  if (blocks)
+    selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
+      return convert(x[0] == block, b.i32());
+    }));
+  KeyTile tile = range.loadKeys(b, shape, u, k, v);
+  // The last key that a row sees.
+  if (reachesBeyondBlocks(stepTile)) {
+    SmallVector<Value> inputs = {range.query};
+    if (selected)
+      inputs.push_back(selected);
+    tile.row = b.map(inputs, b.i32(), [&](ArrayRef<Expr> x) {
+      Expr last = min(x[0], block * selectBlock + (selectBlock - 1));
+      return select(selected ? x[1] != 0 : block >= 0, last, -1);
+    });
+  } else if (selected)
+    tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
+      return select(x[0] != 0, x[1], -1);
+    });
+  else
+    tile.row = b.map({range.query}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(block >= 0, x[0], -1);
+    });
+  tile.key = b.range(first, stepTile, 1);
+  tile.isVisible = [](Expr lastKey, Expr key) { return key <= lastKey; };
+  return tile;
+}
+
+//===----------------------------------------------------------------------===//
+// Key tiles of packed sequences
+//===----------------------------------------------------------------------===//
+
+struct SelectedAttention::PackedLists {
+  /// Of the queries `query` of the program's key head, i32 [queries, 1].
+  PackedLists(const SelectedAttention &attention, const GroupProgram &program,
+              Value indices, Value query);
+
+  /// Whether an entry is the block of this number, of which there are tokens in
+  /// the key tile from `first` on; or the block before it.
+  Expr isOwn(Expr entry, Expr block, Expr border, Expr first) const {
+    return (entry == block) & (first + attention.stepTile > border);
+  }
+  Expr isBefore(Expr entry, Expr block, Expr border, Expr first) const {
+    return (entry == block - 1) & (first < border);
+  }
+  /// Where the block of a number begins, for queries whose sequence begins at
+  /// `start`.
+  Expr getBorder(Expr block, Expr start) const {
+    return block * attention.selectBlock + start % attention.selectBlock;
+  }
+
+  const SelectedAttention &attention;
+  /// Where the sequences begin, i32 [queries, 1], and the blocks, i32
+  /// [queries, count].
+  Value start, entries;
+};
+
+SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
+                                            const GroupProgram &program,
+                                            Value indices, Value query)
+    : attention(attention) {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  start = b.load(range.start, {range.batch, query});
+  entries = b.load(indices, {range.batch, range.keyHead, query,
+                             b.range(0, attention.count, 1)});
+}
+
+/// In the tile from `first` on, a row sees the keys of one block before the
+/// border, and of the next one past it; none where it selected neither.
+static KeyTile makePackedKeyTile(const GroupProgram &program,
+                                 const SelectedAttention::PackedLists &rows,
+                                 Value k, Value v, Expr first) {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  const AttentionShape &shape = rows.attention.shape;
+  int64_t keys = rows.attention.stepTile;
+  Expr block = first / rows.attention.selectBlock;
+  // Entries of a row differ, but for those that are -1.
+  Value members =
+      b.reduceAdd(b.map({rows.entries}, b.i32(), [&](ArrayRef<Expr> x) {
+        Expr isBefore = (x[0] >= 0) & (x[0] == block - 1);
+        return select(x[0] == block, x[0].constant(2),
+                      convert(isBefore, b.i32()));
+      }));
+  auto isMember = [&](double bit) {
+    return b.map({members}, b.i32(),
+                 [&](ArrayRef<Expr> x) { return x[0] & x[0].constant(bit); });
+  };
+  Value u = b.range(first, keys, 0);
+  KeyTile tile = range.loadKeys(b, shape, u, k, v);
+  tile.key = b.range(first, keys, 1);
+  limitToBlocks(b, tile, rows.attention.selectBlock, first, isMember(2),
+                isMember(1), rows.start, range.query);
+  tile.row = b.map({tile.row, tile.selected}, b.i32(), [](ArrayRef<Expr> x) {
+    return select(x[1] != 0, x[0], -1);
+  });
+  tile.selected = {};
+  return tile;
+}
+
+/// Tiles in which no query of the program selected a key are skipped, those
+/// before the sequence of the first one are not looked at.
+SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
+    const GroupProgram &program, Value indices, Value k, Value v,
+    ArrayRef<Value> inits, KeyTileBody body) const {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  PackedLists rows(*this, program, indices, range.query);
+  PackedLists queries(*this, program, indices,
+                      b.range(range.first, range.count, 0));
+  Expr begin = b.loadScalar(range.start, {range.batch, range.first});
+  Expr end = min(range.first + range.count, shape.sequence);
+  // Tiles by their first keys, or by number where the last one of a block
+  // reaches into the next: those are as long as tiles of a program's own keys.
+  bool isCut = reachesBeyondBlocks(stepTile);
+  int64_t perBlock = tilesPerBlock();
+  return b.forLoop(
+      isCut ? begin / selectBlock * perBlock : begin / stepTile * stepTile,
+      isCut ? (end + (selectBlock - 1)) / selectBlock * perBlock : end,
+      isCut ? 1 : stepTile, inits, [&](Expr at, ArrayRef<Value> carried) {
+        Expr first = isCut ? firstKeyOf(at) : at;
+        Expr block = first / selectBlock;
+        Value isListed = b.map(
+            {queries.entries, queries.start}, b.i1(), [&](ArrayRef<Expr> x) {
+              Expr border = queries.getBorder(block, x[1]);
+              return queries.isOwn(x[0], block, border, first) |
+                     queries.isBefore(x[0], block, border, first);
+            });
+        return b.ifThenElse(
+            b.any(isListed),
+            [&] {
+              return body(makePackedKeyTile(program, rows, k, v, first),
+                          carried);
+            },
+            [&] { return llvm::to_vector(carried); });
+      });
+}
+
+Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
+                                       Operation *op, Value indices,
+                                       Value start) const {
+  if (!start)
+    return indices;
+  int64_t queries = getTileSize(shape.sequence);
+  KernelSpec spec;
+  spec.ownName = "selection_numbers";
+  spec.shape = "b" + formatExtent(shape.batch) + "s" +
+               formatExtent(shape.sequence) + "h" +
+               std::to_string(shape.keyHeads) + "_" + selectionName();
+  spec.grid = {ceilDiv(shape.sequence, queries), shape.keyHeads, shape.batch};
+  spec.indices = indices;
+  spec.selectBlock = selectBlock;
+  return cache.launchOnce(
+      builder, op, spec, {indices, start}, indices.getType(),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Expr batch = b.programId(2);
+        Value t = b.range(b.programId(0) * queries, queries, 0);
+        SmallVector<tile::Operand> place = {batch, b.programId(1), t,
+                                            b.range(0, count, 1)};
+        Value numbers =
+            b.map({b.load(args[0], place), b.load(args[1], {batch, t})},
+                  b.i32(), [&](ArrayRef<Expr> x) {
+                    return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
+                  });
+        b.store(numbers, args[2], place);
+      })[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Key tiles of selected blocks
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> SelectedAttention::forEachKeyTile(
+    const GroupProgram &program, Value indices, const SelectionUnion &selection,
+    Value k, Value v, ArrayRef<Value> inits, KeyTileBody body) const {
+  if (isPacked && !selection.counts)
+    return forEachKeyTileOfPacked(program, indices, k, v, inits, body);
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  Value slots = b.range(0, count, 1);
+  bool isAlone = isGPU && !selection.counts;
+  Value blocks;
+  std::optional<PackedLists> packed;
+  if (isPacked)
+    packed.emplace(*this, program, indices, range.query);
+  else if (!isAlone)
+    blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
+  auto perBlock = static_cast<int64_t>(llvm::divideCeil(selectBlock, stepTile));
+  // The key tiles of `number` blocks.
+  auto forEachOf = [&](Expr number, llvm::function_ref<Expr(Expr)> blockOf) {
+    return b.forLoop(
+        0, number * perBlock, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+          Expr block = blockOf(perBlock == 1 ? i : i / perBlock);
+          Expr first = block * selectBlock;
+          if (perBlock > 1)
+            first = first + i % perBlock * stepTile;
+          KeyTile tile = packed
+                             ? makePackedKeyTile(program, *packed, k, v, first)
+                             : makeKeyTile(program, blocks, k, v, block, first);
+          if (!skipsPerWarp())
+            return body(tile, carried);
+          Value isSelected = b.map({tile.row}, b.i1(),
+                                   [](ArrayRef<Expr> x) { return x[0] >= 0; });
+          return b.ifThenElse(
+              b.anyOfWarp(isSelected), [&] { return body(tile, carried); },
+              [&] { return llvm::to_vector(carried); });
+        });
+  };
+  if (selection.counts) {
+    Expr tile = range.first / queryTile;
+    return forEachOf(
+        b.loadScalar(selection.counts, {range.batch, range.keyHead, tile}),
+        [&](Expr i) {
+          return b.loadScalar(selection.blocks,
+                              {range.batch, range.keyHead, tile, i});
+        });
+  }
+  if (isAlone)
+    return forEachOf(min(range.first / selectBlock + 1, count), [&](Expr i) {
+      return b.loadScalar(indices,
+                          {range.batch, range.keyHead, range.first, i});
+    });
+  // The same as `blocks`, but once for each query instead of once for each row.
+  Value lists = b.load(indices, {range.batch, range.keyHead,
+                                 b.range(range.first, range.count, 0), slots});
+  Expr endKey = min(range.first + range.count, shape.sequence);
+  return b.forLoop(
+      0, endKey, stepTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
+        Expr block = u0 / selectBlock;
+        // -1 never matches.
+        Value isListed = b.map({lists}, b.i1(),
+                               [&](ArrayRef<Expr> x) { return x[0] == block; });
+        return b.ifThenElse(
+            b.any(isListed),
+            [&] {
+              return body(makeKeyTile(program, blocks, k, v, block, u0),
+                          carried);
+            },
+            [&] { return llvm::to_vector(carried); });
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Kernel
+//===----------------------------------------------------------------------===//
+
+/// Program: (tile of queries, key head, batch).
+static void buildForward(const SelectedAttention &attention, TileBuilder &b,
+                         ArrayRef<Value> args) {
+  ArrayRef<Value> in = args.drop_back(2);
+  SelectionUnion selection = attention.takeUnion(in);
+  Value q = in[0], k = in[1], v = in[2], indices = in[3];
+  Value o = args.drop_back().back(), lse = args.back();
+  GroupProgram program =
+      attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
+  program.range.start = attention.isPacked ? in[4] : Value();
+  storeAttention(b, program, attention.shape, q, o, lse,
+                 [&](ArrayRef<Value> inits, KeyTileBody body) {
+                   return attention.forEachKeyTile(program, indices, selection,
+                                                   k, v, inits, body);
+                 });
+}
+
+static LogicalResult convertToMasks(AttentionOp op,
+                                    const SelectedAttention &selected,
+                                    const ChosenSchedule &own, Value numbers,
+                                    KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  DenseAttention attention =
+      makeMasked(selected, own.applyTo(cache.getSchedule()));
+  KernelSpec spec = attention.forwardSpec("masks", selected.name());
+  spec.schedule = own;
+  spec.flops =
+      selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
+  SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),
+                               SelectionMasks::launch(cache, rewriter, op,
+                                                      numbers,
+                                                      selected.selectBlock)};
+  if (op.getStart())
+    inputs.push_back(op.getStart());
+  return cache.replace(rewriter, op, spec, inputs,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         attention.buildForward(b, args);
+                       });
+}
+
+static LogicalResult convertSelectedAttention(AttentionOp op,
+                                              KernelCache &cache,
+                                              PatternRewriter &rewriter) {
+  if (!op.getIndices())
+    return failure();
+  SelectedForms forms(SelectedAttention(op, cache.getSchedule()),
+                      cache.getSchedule());
+  bool hasMasks = forms.forward == SelectedForm::Masks;
+  ChosenSchedule own = getShapeOf(op).choose(
+      cache, op, hasMasks ? "masks" : "",
+      hasMasks ? ScheduledKernel::MaskedForward : ScheduledKernel::ListForward);
+  SelectedAttention attention(op, own.applyTo(cache.getSchedule()));
+  attention.shape.columnParts = own.columnParts;
+  Value numbers = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
+                                          op.getStart());
+  if (hasMasks)
+    return convertToMasks(op, attention, own, numbers, cache, rewriter);
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {"",
+                     attention.name(),
+                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
+                     attention.flops(shape.keyWidth + shape.valueWidth)};
+  SmallVector<Value> inputs(op->getOperands());
+  inputs[3] = numbers;
+  spec.indices = inputs[3];
+  spec.selectBlock = op.getVisibility().getIndexBlock();
+  spec.takesExtents = !attention.isPacked;
+  spec.schedule = own;
+  llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op, numbers,
+                                                   op.getStart()));
+  return cache.replace(rewriter, op, spec, inputs,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         buildForward(attention, b, args);
+                       });
+}
+
+void nsa::populateSelectedAttentionPatterns(KernelPatterns &patterns) {
+  patterns.add(convertSelectedAttention);
+}

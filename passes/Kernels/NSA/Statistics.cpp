@@ -1,0 +1,257 @@
+//===- Statistics.cpp - what gates and selections do ----------------------===//
+//
+// Statistics of a tensor that is read once.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/AttentionKernels.h"
+#include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/NSA/SelectionLists.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+static Value total(TileBuilder &b, Value tile) {
+  return b.reduceAdd(b.reduceAdd(tile), /*axis=*/0);
+}
+
+/// Writes lhs / max(rhs, 1) as element `index` of `y`.
+static void storeRatio(TileBuilder &b, Value lhs, Value rhs, Value y,
+                       int64_t index) {
+  Value ratio = b.map({lhs, rhs}, b.f32(),
+                      [](ArrayRef<Expr> x) { return x[0] / max(x[1], 1); });
+  b.store(ratio, y, {b.range(index, 1, 0)});
+}
+
+//===----------------------------------------------------------------------===//
+// Gates
+//===----------------------------------------------------------------------===//
+
+/// The entropy of the gates of a token after division by their sum.
+static Expr entropy(ArrayRef<Expr> gates) {
+  Expr sum = gates[0];
+  for (Expr gate : gates.drop_front())
+    sum = sum + gate;
+  Expr result = sum.constant(0);
+  for (Expr gate : gates) {
+    Expr p = gate / sum;
+    // 0 * log(0) is 0 here.
+    result = result - p * log(max(p, 1e-30));
+  }
+  return select(sum > 0, result, 0);
+}
+
+static void buildGateStatistics(TileBuilder &b, int64_t rows, int64_t branches,
+                                ArrayRef<Value> args) {
+  Value gates = b.view(args[0], {rows, branches}), y = args[1];
+  const int64_t tile = 256, numSums = branches + 1;
+  SmallVector<Value> sums =
+      b.forLoop(0, rows, tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
+                [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Value row = b.range(first, tile, 1);
+                  SmallVector<Value> inputs;
+                  for (int64_t branch = 0; branch < branches; ++branch)
+                    inputs.push_back(b.load(gates, {row, branch}));
+                  inputs.append(carried.begin(), carried.end());
+                  return b.map(inputs, SmallVector<Type>(numSums, b.f32()),
+                               [&](ArrayRef<Expr> x) {
+                                 ArrayRef<Expr> own = x.take_front(branches);
+                                 ArrayRef<Expr> sum = x.drop_front(branches);
+                                 SmallVector<Value> next;
+                                 for (auto [s, gate] : llvm::zip(sum, own))
+                                   next.push_back(s + gate);
+                                 next.push_back(sum.back() + entropy(own));
+                                 return next;
+                               });
+                });
+  Value count = b.full(static_cast<double>(rows), 1, 1);
+  for (auto [index, sum] : llvm::enumerate(sums))
+    storeRatio(b, total(b, sum), count, y, index);
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Indices [B, Hkv, S, n], seen in blocks of queries as long as the blocks that
+/// are selected: a program each, whose sums another kernel adds in order.
+struct SelectionKernel {
+  explicit SelectionKernel(SelectionStatisticsOp op)
+      : isPacked(op.getStart() != nullptr), batch(getDim(op.getIndices(), 0)),
+        heads(getDim(op.getIndices(), 1)), sequence(getDim(op.getIndices(), 2)),
+        count(getDim(op.getIndices(), 3)),
+        selectBlock(std::min<int64_t>(op.getSelectBlock(), sequence)),
+        queryBlocks(llvm::divideCeil(sequence, selectBlock)),
+        rows(std::clamp<int64_t>(4096 / count, 1,
+                                 std::min<int64_t>(selectBlock, 64))) {}
+
+  int64_t numPrograms() const { return batch * heads * queryBlocks; }
+  std::array<Extent, 3> getGrid() const { return {queryBlocks, heads, batch}; }
+  RankedTensorType getPartsType(MLIRContext *context) const {
+    return RankedTensorType::get({numSums, batch, heads, queryBlocks},
+                                 Float32Type::get(context));
+  }
+  /// `args` are the indices, the start of packed sequences, if there is one,
+  /// and the parts.
+  void buildParts(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildSums(TileBuilder &b, Value parts, Value y) const;
+
+  bool isPacked;
+  int64_t batch, heads, sequence, count, selectBlock, queryBlocks, rows;
+
+private:
+  /// Selected blocks, their distances, different blocks.
+  static constexpr int64_t numSums = 3;
+
+  SmallVector<Value> forEachTile(
+      TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
+      function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
+          body) const;
+  Value countDifferent(TileBuilder &b, ArrayRef<Value> args) const;
+};
+} // namespace
+
+/// Runs `body` on the lists of each tile of the program's queries; those past
+/// the last one have selected nothing. Blocks of packed sequences have numbers
+/// in the row.
+SmallVector<Value> SelectionKernel::forEachTile(
+    TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
+    function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
+        body) const {
+  Expr start = b.programId(0) * selectBlock;
+  Expr end = min(start + selectBlock, sequence);
+  return b.forLoop(
+      start, end, rows, inits, [&](Expr first, ArrayRef<Value> carried) {
+        Value t = b.range(first, rows, 0);
+        Value loaded = b.load(
+            args[0], {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+        if (isPacked)
+          loaded =
+              b.map({loaded, b.load(args[1], {b.programId(2), t})}, b.i32(),
+                    [&](ArrayRef<Expr> x) {
+                      return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
+                    });
+        Value chosen = b.map({loaded, t}, b.i32(), [&](ArrayRef<Expr> x) {
+          return select(x[1] < end, x[0], -1);
+        });
+        return body(SelectionLists(selectBlock, sequence, t, chosen), carried);
+      });
+}
+
+/// How many different blocks the program's queries selected.
+Value SelectionKernel::countDifferent(TileBuilder &b,
+                                      ArrayRef<Value> args) const {
+  int64_t some = std::min<int64_t>(queryBlocks, 32);
+  Value nothing = b.splat(b.constant(0), 1, some);
+  auto countSome = [&](Expr block,
+                       ArrayRef<Value> number) -> SmallVector<Value> {
+    auto mark = [&](const SelectionLists &lists,
+                    ArrayRef<Value> marked) -> SmallVector<Value> {
+      Value members =
+          b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
+      return {b.map({marked[0], members}, b.i32(),
+                    [](ArrayRef<Expr> x) { return max(x[0], x[1]); })};
+    };
+    Value marked = forEachTile(b, args, nothing, mark)[0];
+    return {add(b, number[0], b.reduceAdd(marked))};
+  };
+  return b.forLoop(0, b.programId(0) + 1, some, b.splat(b.constant(0), 1, 1),
+                   countSome)[0];
+}
+
+void SelectionKernel::buildParts(TileBuilder &b, ArrayRef<Value> args) const {
+  Value parts = args.back();
+  Expr queryBlock = b.programId(0);
+  auto addTile = [&](const SelectionLists &lists,
+                     ArrayRef<Value> carried) -> SmallVector<Value> {
+    SmallVector<Value> inputs = {lists.entries};
+    if (isPacked) {
+      Value start = b.load(args[1], {b.programId(2), lists.number});
+      inputs.push_back(
+          b.map({lists.number, start}, b.i32(), [&](ArrayRef<Expr> x) {
+            return x[1] / selectBlock + (x[0] - x[1]) / selectBlock;
+          }));
+    }
+    SmallVector<Value> terms =
+        b.map(inputs, {b.f32(), b.f32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                Expr isBlock = x[0] >= 0, own = isPacked ? x[1] : queryBlock;
+                return {convert(isBlock, b.f32()),
+                        convert(select(isBlock, own - x[0], 0), b.f32())};
+              });
+    return {add(b, carried[0], total(b, terms[0])),
+            add(b, carried[1], total(b, terms[1]))};
+  };
+  SmallVector<Value> sums =
+      forEachTile(b, args, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
+  sums.push_back(b.toF32(countDifferent(b, args)));
+  for (auto [k, sum] : llvm::enumerate(sums))
+    b.store(sum, parts,
+            {int64_t(k), b.programId(2), b.programId(1),
+             b.range(queryBlock, 1, 0)});
+}
+
+void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
+  Value flat = b.view(parts, {numSums, numPrograms()});
+  const int64_t tile = 256;
+  SmallVector<Value> sums = b.forLoop(
+      0, numPrograms(), tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
+      [&](Expr first, ArrayRef<Value> carried) {
+        SmallVector<Value> next;
+        for (auto [k, sum] : llvm::enumerate(carried))
+          next.push_back(
+              add(b, sum, b.load(flat, {int64_t(k), b.range(first, tile, 1)})));
+        return next;
+      });
+  for (Value &sum : sums)
+    sum = total(b, sum);
+  auto number = [&](int64_t value) {
+    return b.full(static_cast<double>(value), 1, 1);
+  };
+  storeRatio(b, sums[0], number(batch * heads * sequence), y, 0);
+  storeRatio(b, sums[1], sums[0], y, 1);
+  storeRatio(b, sums[2], number(numPrograms()), y, 2);
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+static LogicalResult convertGateStatistics(GateStatisticsOp op,
+                                           KernelCache &cache,
+                                           PatternRewriter &rewriter) {
+  int64_t branches = getDim(op.getGates(), 3);
+  int64_t rows = ShapedType::getNumElements(getShape(op.getGates())) / branches;
+  KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
+  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
+    buildGateStatistics(b, rows, branches, args);
+  });
+}
+
+static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
+                                                KernelCache &cache,
+                                                PatternRewriter &rewriter) {
+  SelectionKernel kernel(op);
+  std::string shape =
+      ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
+       Twine(kernel.heads) + "n" + Twine(kernel.count) +
+       (kernel.isPacked ? "_packed" : ""))
+          .str();
+  KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
+  Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
+                             kernel.getPartsType(rewriter.getContext()),
+                             [&](TileBuilder &b, ArrayRef<Value> args) {
+                               kernel.buildParts(b, args);
+                             })[0];
+  return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         kernel.buildSums(b, args[0], args[1]);
+                       });
+}
+
+void nsa::populateStatisticsPatterns(KernelPatterns &patterns) {
+  patterns.add(convertGateStatistics, convertSelectionStatistics);
+}

@@ -1,0 +1,74 @@
+//===- Passes.td - conversions between dialects -----------------*- tablegen -*-===//
+
+#ifndef NSA_PASSES_KERNELS_PASSES_TD
+#define NSA_PASSES_KERNELS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
+  let summary = "Turn nsa and nn operations into tile kernels and launches";
+  let description = [{
+    Replaces every operation of the nsa dialect, and those of the nn dialect that
+    have a kernel, by launches of `tile.kernel` symbols on tensors. Operations of
+    the same kind with the same attributes and types share their kernels. One
+    operation may become several launches.
+
+    `nn.matmul`, `nn.fill` and views (`nn.split_heads`, `nn.merge_heads`,
+    `nn.recompute_barrier`) stay: a matmul is a library call, the others
+    are fills and views of buffers.
+
+    How much a program does, and how many parts sums over many rows have, depends
+    on shapes and on `schedule`. Results differ between schedules by the order of
+    such sums.
+
+    Sizes of the tiles of attention are chosen too, or fixed by options, up to
+    256. Shorter sequences have smaller tiles. Queries and keys of compressed and
+    window attention and queries of `nsa.select` come in multiples of 8, for GPUs
+    of 16. Where queries select most of what they see, kernels of the selected
+    branch go through all blocks with masks (`selected-form`), in tiles of one
+    head. Tiles of selected keys are the largest divisors of a selection block
+    up to their size; programs of selected queries fill M-tiles of 16 rows where
+    each of these skips blocks that it did not select.
+
+    Example:
+
+    ```mlir
+    %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64} : ...
+    ```
+
+    becomes
+
+    ```mlir
+    %o, %lse = tile.launch @window_attention_b1s64h4x2d16_w32_f32(%q, %k, %v) : ...
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+  let options = [
+    Option<"schedule", "schedule", "::nsa::ScheduleKind",
+           /*default=*/"::nsa::ScheduleKind::CPU",
+           "The machine that kernels are cut into programs for",
+           "::nsa::getScheduleValues()">,
+    ListOption<"tileSizes", "tile-size", "std::string",
+               "NAME=SIZE of tiles of attention that are not to be chosen: "
+               "forward-queries and forward-keys of a program of compressed "
+               "and window attention and of the tiles that it iterates over, "
+               "backward-queries and backward-keys of their gradients; "
+               "selected-queries of a program of the selected branch, at "
+               "least, selected-keys of its tiles, at most, gathered-queries "
+               "that the gradient of keys gathers at once; select-queries of a "
+               "program of nsa.select, select-blocks that it scores at once">,
+    Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
+           /*default=*/"::nsa::SelectedForm::Auto",
+           "How kernels of the selected branch find keys",
+           "::nsa::getSelectedFormValues()">,
+  ];
+  let statistics = [
+    Statistic<"numLaunches", "launches", "Number of launches made">,
+    Statistic<"numKernels", "kernels", "Number of kernels made">
+  ];
+}
+
+#endif // NSA_PASSES_KERNELS_PASSES_TD

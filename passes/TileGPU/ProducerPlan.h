@@ -1,0 +1,67 @@
+//===- ProducerPlan.h - what a warpgroup of its own copies ------*- C++ -*-===//
+
+#ifndef NSA_PASSES_TILEGPU_PRODUCERPLAN_H
+#define NSA_PASSES_TILEGPU_PRODUCERPLAN_H
+
+#include "dialects/RT/RTOps.h"
+#include "passes/TileGPU/GlobalAccesses.h"
+#include "passes/TileGPU/Prefetch.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace nsa::cuda {
+
+/// A load as TMA tiles (cp.async.bulk.tensor on sm_90a), which one thread
+/// issues and TMA swizzles as wgmma reads them: the swizzle atom columns of a
+/// shared tile, or one line of 4-byte elements. The tensor map is a parameter
+/// of the kernel.
+struct TensorCopy {
+  ReadAccess access;
+  rt::TensorMapAttr map;
+  /// Where the first box starts along each dimension, innermost first.
+  llvm::SmallVector<mlir::Value> start;
+  /// Of all boxes.
+  int64_t bytes;
+  /// Its offset in a stage, and the number of its tensor map.
+  int64_t offset = 0;
+  size_t mapNumber = 0;
+};
+
+/// Splits a kernel into consumer warpgroups and a producer, which loads the
+/// tiles of their loops as far ahead as the stages allow. All of these loops
+/// share one pipeline.
+struct ProducerPlan {
+  /// Tiles of the whole kernel, which lie in buffers of their own.
+  llvm::SmallVector<TensorCopy> stationary;
+  /// The loops with their copies, and those around them.
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<TensorCopy>> loops;
+  llvm::DenseSet<mlir::Operation *> around;
+  /// What the stages of copies and the trips of loops are computed with.
+  llvm::DenseSet<mlir::Operation *> operations;
+  llvm::SmallVector<mlir::Attribute> maps;
+
+  /// Bytes of a stage of the pipeline, how many there are, and blocks that a
+  /// multiprocessor runs at once.
+  int64_t stageBytes = 0, depth = 0, blocks = 1;
+
+  bool empty() const { return loops.empty(); }
+};
+
+/// Maximum accumulator registers of a loop and the loops around it.
+int64_t countSums(mlir::scf::ForOp loop);
+
+/// Plans the loops of which `multiplies` holds and that copy nothing but TMA
+/// tiles from stages that do not depend on results. Nothing if there are no
+/// such loops, or if the kernel asks for blocks at once. How many stages there
+/// are is not set.
+ProducerPlan
+planProducer(tile::KernelOp kernel, const llvm::DenseSet<mlir::Value> &written,
+             llvm::function_ref<bool(mlir::scf::ForOp)> multiplies);
+
+/// Sets the stages and blocks of a plan for this number of consumer threads.
+/// False if a pipeline of two stages does not fit into `sharedLimit` bytes.
+bool chooseStages(ProducerPlan &plan, tile::KernelOp kernel, int64_t threads,
+                  int64_t sharedLimit);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_TILEGPU_PRODUCERPLAN_H
