@@ -40,7 +40,7 @@ static Operation *moveTogether(Operation *first, Operation *second,
 static nn::RotaryOp getRotation(Value key, CompressOp compress) {
   auto rotation = key.getDefiningOp<nn::RotaryOp>();
   if (!rotation || rotation.getInverse() ||
-      rotation.getStride() != compress.getStride() ||
+      rotation.getStride() != uint64_t(compress.getStride()) ||
       rotation.getStart() != compress.getStart() ||
       !rotation.getInput().hasOneUse())
     return nullptr;

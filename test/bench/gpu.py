@@ -5,11 +5,13 @@
       compiles what is measured, models of larger vocabularies and heads of public
       models (test/shapes.txt) if they are named; needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
       later one, by the driver
-  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--torch PYTHON]
+  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--after N] [--torch PYTHON]
       trains each for some steps and prints tokens per second, the memory in use
       above a bare context and what was planned, the time of the attention
       operations and of the most expensive commands; with --torch, that of causal
-      attention by cuDNN and the rate of a copy; needs a GPU, not the compiler
+      attention by cuDNN and the rate of a copy; with --after, what is measured has
+      been trained for N steps, so that its queries select as trained ones do;
+      needs a GPU, not the compiler
 
 The folder holds everything that `run` needs, so that it can be copied to another
 machine.
@@ -151,8 +153,12 @@ def prepare(args):
 def measure(args, name, steps):
     """Trains, and returns the trace of its profile and its metrics."""
     warmup = 4
+    trained = []
+    if args.after:
+        values = {"runtime.device": "cuda", "train.steps": args.after, "train.lr": 1e-3, "train.warmup_steps": min(args.after, 20)}
+        trained = ["--init-from", jobs.train(args, name, values, label=name + "-trained")]
     directory = jobs.train(args, name, {"runtime.device": "cuda", "train.steps": steps + warmup},
-                           "--profile", str(steps))
+                           "--profile", str(steps), *trained)
     def read(name):
         with open(os.path.join(directory, name)) as file:
             return json.load(file)
@@ -230,6 +236,7 @@ def run_options(parser):
     parser.add_argument("--top", type=int, default=12)
     parser.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch, to compare with")
     parser.add_argument("--data", help="data set to train on [FOLDER/data]")
+    parser.add_argument("--after", type=int, default=0, help="steps of training before [0]")
 
 
 jobs.main(__doc__, prepare, run, run_options=run_options)
