@@ -37,11 +37,12 @@ public:
   explicit FileSink(const RunDirectory &directory) : directory(directory) {}
 
   Status take(const RunEvent &event) override {
+    Status status;
     if (event.anomaly)
-      return directory.write(".anomaly_type",
-                             std::string(anomalyName(*event.anomaly)) + "\n");
-    if (event.sample.empty())
-      return {};
+      status = directory.write(".anomaly_type",
+                               std::string(anomalyName(*event.anomaly)) + "\n");
+    if (event.sample.empty() || !status)
+      return status;
     Result<OutputFile> file = OutputFile::append(directory.file("samples.txt"));
     return file ? file->write(event.sample) : file.takeError();
   }
