@@ -57,12 +57,18 @@ LogicalResult EntryBuilder::emitLaunch(tile::LaunchOp launch) {
     inputs.push_back(getInputMemory(launch, kernel, i));
   for (Value output : launch.getOutputs())
     outputs.push_back(getMemory(output));
-  for (auto [input, output] : getInPlacePairs(kernel))
-    if (!isSameMemory(inputs[input], outputs[output]))
+  for (auto [input, output] : getInPlacePairs(kernel)) {
+    if (isSameMemory(inputs[input], outputs[output]))
+      continue;
+    // What kernels pass on to each other may end elsewhere.
+    if (!rt::getMemoryRoot(inputs[input]).getDefiningOp<rt::BufferOp>())
       return launch.emitOpError("updates operand ")
              << input
              << " in place, but its old value is still needed or is no named "
                 "tensor";
+    emitCopy(inputs[input], outputs[output], launch.getLoc());
+    inputs[input] = outputs[output];
+  }
   SmallVector<MemRefType> types;
   for (Value memory : llvm::concat<Value>(inputs, outputs))
     types.push_back(getMemRef(memory));
