@@ -137,8 +137,10 @@ LogicalResult nsa::Driver::checkOptions() {
                      "--shard-optimizer cannot be used with --no-fuse";
     return failure();
   }
-  if (options.selectedForm == "masks" && options.target == "cpu") {
-    messageStream << "--selected-form=masks needs a GPU; the target is cpu";
+  if ((options.selectedForm == "masks" || options.selectedForm == "gathered") &&
+      options.target == "cpu") {
+    messageStream << "--selected-form=" << options.selectedForm
+                  << " needs a GPU; the target is cpu";
     return failure();
   }
   if (options.lineInfo && !chip) {

@@ -98,8 +98,10 @@ void ConvertToTile::runOnOperation() {
     return signalPassFailure();
   KernelSchedule kernels = KernelSchedule::get(schedule);
   kernels.selectedForm = selectedForm;
-  if (selectedForm == SelectedForm::Masks && !kernels.isGPU) {
-    module.emitError("there are no masks of selected blocks on a CPU");
+  if (selectedForm > SelectedForm::Lists && !kernels.isGPU) {
+    module.emitError(selectedForm == SelectedForm::Masks
+                         ? "there are no masks of selected blocks on a CPU"
+                         : "queries are not gathered on a CPU");
     return signalPassFailure();
   }
   std::string problem = kernels.fixed.parse(*tileSizes);
@@ -111,6 +113,7 @@ void ConvertToTile::runOnOperation() {
   }
   KernelCache cache(module, kernels);
   if (cache.getSchedule().isGPU) {
+    separateGathered(module, cache);
     launchDecodeSteps(module, cache);
     if (module.lookupSymbol(training::decodeEntry))
       launchVectorMatmuls(module, cache);

@@ -185,8 +185,10 @@ ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
   llvm::raw_string_ostream os(key);
   os << ' ' << getLengthClass(sequence);
   os << ' ' << int(schedule.selectedForm) << ' ' << schedule.mmaRows;
+  // Heads that take turns change no program.
   for (const TileSizes::Size &size : TileSizes::all())
-    os << ' ' << schedule.fixed.*size.size;
+    if (size.size != &TileSizes::gatheredHeads)
+      os << ' ' << schedule.fixed.*size.size;
   for (const Schedule &each : schedules)
     os << ';' << each.text;
   chosen.kernel = llvm::utohexstr(llvm::xxh3_64bits(key), /*LowerCase=*/true,

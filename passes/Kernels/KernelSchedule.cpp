@@ -19,6 +19,7 @@ llvm::ArrayRef<TileSizes::Size> TileSizes::all() {
       {"selected-queries", &TileSizes::selectedQueries, false},
       {"selected-keys", &TileSizes::selectedKeys, false},
       {"gathered-queries", &TileSizes::gatheredQueries, false},
+      {"gathered-heads", &TileSizes::gatheredHeads, false},
       {"select-queries", &TileSizes::selectQueries, true},
       {"select-blocks", &TileSizes::selectBlocks, false}};
   return sizes;

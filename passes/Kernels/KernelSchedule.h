@@ -36,8 +36,8 @@ inline auto getScheduleValues() {
 
 /// How kernels of the selected branch find the keys of a query: from lists of
 /// the blocks that were selected, or from masks while they go through all
-/// blocks.
-enum class SelectedForm { Auto, Lists, Masks };
+/// blocks; or each block finds the queries that selected it.
+enum class SelectedForm { Auto, Lists, Masks, Gathered };
 
 /// Its values as an option.
 inline auto getSelectedFormValues() {
@@ -46,7 +46,9 @@ inline auto getSelectedFormValues() {
       clEnumValN(SelectedForm::Lists, "lists",
                  "from lists of the selected blocks"),
       clEnumValN(SelectedForm::Masks, "masks",
-                 "from masks of all blocks, on GPUs"));
+                 "from masks of all blocks, on GPUs"),
+      clEnumValN(SelectedForm::Gathered, "gathered",
+                 "queries are gathered for each block, on GPUs"));
 }
 
 /// Sizes of the tiles of attention that options fix; where one is 0, the
@@ -63,6 +65,8 @@ struct TileSizes {
   /// at most, since they divide a selection block; queries that the gradient of
   /// keys gathers at once.
   int64_t selectedQueries = 0, selectedKeys = 0, gatheredQueries = 0;
+  /// Key heads whose gathered queries have parts of sums at once.
+  int64_t gatheredHeads = 0;
   /// Of nsa.select: queries of a program, selection blocks that it scores at
   /// once.
   int64_t selectQueries = 0, selectBlocks = 0;

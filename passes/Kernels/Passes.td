@@ -26,7 +26,8 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     window attention and queries of `nsa.select` come in multiples of 8, for GPUs
     of 16. Where queries select most of what they see, kernels of the selected
     branch go through all blocks with masks (`selected-form`), in tiles of one
-    head. Tiles of selected keys are the largest divisors of a selection block
+    head. Of few heads in a group, where they select a small part, queries are
+    gathered for each block instead. Tiles of selected keys are the largest divisors of a selection block
     up to their size; programs of selected queries fill M-tiles of 16 rows where
     each of these skips blocks that it did not select.
 
@@ -58,7 +59,8 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
                "backward-queries and backward-keys of their gradients; "
                "selected-queries of a program of the selected branch, at "
                "least, selected-keys of its tiles, at most, gathered-queries "
-               "that the gradient of keys gathers at once; select-queries of a "
+               "that are gathered at once, gathered-heads, key heads for which "
+               "they are in one launch; select-queries of a "
                "program of nsa.select, select-blocks that it scores at once">,
     Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
            /*default=*/"::nsa::SelectedForm::Auto",

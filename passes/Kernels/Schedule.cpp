@@ -150,6 +150,22 @@ static constexpr Row table[] = {
      "gathered-queries=1 selected-keys=16 column-parts=8 min-blocks=1 "
      "spills=128"},
 
+    {Kind::GatheredForward, 0, "min-blocks=1"},
+    {Kind::GatheredForward, 0, "selected-keys=32 min-blocks=1"},
+    {Kind::GatheredForward, 0, "column-parts=2 min-blocks=1"},
+    {Kind::GatheredForward, 0,
+     "gathered-queries=16 selected-keys=16 column-parts=2 min-blocks=1"},
+    {Kind::GatheredForward, 0,
+     "gathered-queries=1 selected-keys=16 column-parts=4 min-blocks=1"},
+
+    {Kind::GatheredQueryGrad, 0, "min-blocks=1"},
+    {Kind::GatheredQueryGrad, 0, "selected-keys=32 min-blocks=1"},
+    {Kind::GatheredQueryGrad, 0, "column-parts=2 min-blocks=1"},
+    {Kind::GatheredQueryGrad, 0,
+     "gathered-queries=16 selected-keys=16 column-parts=2 min-blocks=1"},
+    {Kind::GatheredQueryGrad, 0,
+     "gathered-queries=1 selected-keys=16 column-parts=4 min-blocks=1"},
+
     {Kind::Select, 0, "select-queries=64 select-blocks=16"},
     {Kind::Select, 0, "select-queries=64 select-blocks=8"},
     {Kind::Select, 0, "select-queries=64 select-blocks=4"},

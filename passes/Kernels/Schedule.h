@@ -52,6 +52,8 @@ enum class ScheduledKernel {
   ListForward,
   ListQueryGrad,
   ListKeyValueGrad,
+  GatheredForward,
+  GatheredQueryGrad,
   Select,
 };
 

@@ -176,7 +176,7 @@ def is_attention(group):
 def is_part(group):
     """Whether it is part of the operation that others measure."""
     return "attention" in group["command"] or any(
-        name in group["command"] for name in ("@select", "@compress"))
+        name in group["command"] for name in ("@select", "@compress", "@combine", "@gate"))
 
 
 def is_backward(group):

@@ -52,6 +52,23 @@ def test_many_blocks(number):
           ("many", number))
 
 
+def gather(rng, element, number):
+    """A program with blocks of whole sequences that gather queries, every second one for one key head at a time."""
+    while True:
+        if number % 4 == 3:
+            made = generate.make_gradient(rng, element, 0, many=True)
+        else:
+            made = generate.make_one(("nsa.attention", "nsa.attention_backward")[number % 2], rng, element)
+        if any(op.operands.get("indices") is not None and op.operands.get("start") is None for op in made.ops):
+            made.options = {"selected_form": "gathered"} | ({"tile_size": ["gathered-heads=1"]} if rng.integers(2) else {})
+            return made
+
+
+@pytest.mark.parametrize("number", range(8 * COUNT))
+def test_gathered_queries(number):
+    check(lambda rng, element: gather(rng, element, number), ("bf16", "f16", "f32")[number % 3], ("gathered", number))
+
+
 def select_many(rng, element, count):
     """Lists of `count` blocks, longer than a warp has lanes, of twice as many."""
     b = generate.Builder(rng, element)

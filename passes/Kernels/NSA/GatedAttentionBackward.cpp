@@ -20,8 +20,9 @@ struct BranchArgs {
 /// selection if there is one, and the table if the queries are rotated back
 /// here. With masks, these are in the place of the indices, and there is no
 /// union. If split, the gradient of the queries is that of the selected branch,
-/// in fp32 and without the scale. Returns the tile's part of the gradient of
-/// the bias, f32 [heads, branches], or null without one.
+/// in fp32 and without the scale. Where queries are gathered, their gradient is
+/// made elsewhere, and its output null. Returns the tile's part of the gradient
+/// of the bias, f32 [heads, branches], or null without one.
 Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                              ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
@@ -31,7 +32,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     in = in.drop_back();
   }
   SelectionUnion selection;
-  if (!masksQueries())
+  if (listsQueries())
     selection = selected.takeUnion(in);
   Value start;
   if (selected.isPacked) {
@@ -91,6 +92,8 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   shape.buildOnce(b, [&] { rowGates.store(program, grads, out[GatesGrad]); });
   Value biasGrad =
       hasBias ? sumBiasGrads(b, group ? &*group : nullptr, grads) : Value();
+  if (gathersQueries())
+    return biasGrad;
   // For warpgroups, as in DenseAttention::buildQueryGrad.
   if (masksQueries() && masked.attention.hasWarpgroups)
     outputGrads = program.loadRows(dO, valueCols);

@@ -25,6 +25,12 @@ struct GatedAttentionBackward : GatedAttention {
   }
   /// Whether programs of dq have the rows of one head and masks.
   bool masksQueries() const { return forms.queryGrad == SelectedForm::Masks; }
+  /// Whether they follow lists; whether queries are gathered, and programs of
+  /// dq have only what belongs to rows.
+  bool listsQueries() const { return forms.queryGrad == SelectedForm::Lists; }
+  bool gathersQueries() const {
+    return forms.queryGrad == SelectedForm::Gathered;
+  }
   bool masksKeys() const { return forms.keyValueGrad == SelectedForm::Masks; }
   /// Whether the rows of the selected branch are too few for the others.
   bool isSplit() const {

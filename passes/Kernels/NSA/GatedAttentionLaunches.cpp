@@ -6,7 +6,9 @@
 //        the gates; writes the gate and do . o of every row and branch. On a
 //        GPU two launches: dq_selected has the rows of the selected branch,
 //        dq_dense adds the other branches; one, dq_masks, where the selected
-//        branch has masks and the rows of the others.
+//        branch has masks and the rows of the others. Where queries are
+//        gathered for blocks, dq_rows has all that belongs to rows, and the
+//        gradient comes from dq_parts and their sums.
 // dkdv   one launch for each branch to tokens; a last one for branches to
 //        blocks also adds the programs' parts of the gradient of the bias and,
 //        where many programs share the list of a block, those of the selected
@@ -20,6 +22,7 @@
 
 #include "passes/Kernels/LaunchGroup.h"
 #include "passes/Kernels/NSA/GatedAttentionBackward.h"
+#include "passes/Kernels/NSA/GatheredAttention.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 
 #include <deque>
@@ -69,17 +72,19 @@ private:
   };
   const Cut &cut(StringRef suffix, ScheduledKernel kernel);
 
-  ResultRange launchQueryGrad();
+  SmallVector<Value> launchQueryGrad(ArrayRef<Value> lists);
+  Value launchGatheredQueryGrad(Value statistics, Type type,
+                                ArrayRef<Value> lists);
   SmallVector<Value> getQueryInputs();
-  Value launchDenseQueryGrad(ResultRange query);
+  Value launchDenseQueryGrad(ValueRange query);
   ResultRange launchBlockParts(const Dense &blocks, const Cut &made,
-                               ResultRange query);
-  LaunchPart makeBlocks(const Dense &blocks, ResultRange query);
-  LaunchPart makeBiasGrad(ResultRange query);
-  ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
+                               ValueRange query);
+  LaunchPart makeBlocks(const Dense &blocks, ValueRange query);
+  LaunchPart makeBiasGrad(ValueRange query);
+  ResultRange launchSelected(ValueRange query, ArrayRef<Value> lists);
   LaunchPart sumSelected(ValueRange parts);
-  ResultRange launchTokens(const Dense &tokens, ResultRange query);
-  SmallVector<Value> getResults(ResultRange query, Value queryGrad,
+  ResultRange launchTokens(const Dense &tokens, ValueRange query);
+  SmallVector<Value> getResults(ValueRange query, Value queryGrad,
                                 Value biasGrad,
                                 ArrayRef<SmallVector<Value>> keyValueGrads);
 
@@ -95,7 +100,7 @@ private:
   }
   /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order,
   /// and where packed sequences begin and end.
-  SmallVector<Value> getInputs(int64_t branch, ResultRange query) {
+  SmallVector<Value> getInputs(int64_t branch, ValueRange query) {
     AttentionBackwardOp own = grads.branches[branch];
     SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
                                  outside(own.getQuery()), outside(own.getKey()),
@@ -202,11 +207,16 @@ const Launcher::Cut &Launcher::cut(StringRef suffix, ScheduledKernel kernel) {
   return made;
 }
 
-ResultRange Launcher::launchQueryGrad() {
+/// QueryResults; where queries are gathered, one launch makes all but their
+/// gradient.
+SmallVector<Value> Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   const AttentionShape &shape = attention.shape;
-  bool isSplit = attention.isSplit();
+  bool isSplit = attention.isSplit(), gathers = attention.gathersQueries();
   bool hasMasks = attention.masksQueries();
-  StringRef suffix = hasMasks ? "dq_masks" : isSplit ? "dq_selected" : "dq";
+  StringRef suffix = hasMasks  ? "dq_masks"
+                     : gathers ? "dq_rows"
+                     : isSplit ? "dq_selected"
+                               : "dq";
   ofQuery = &cut(suffix, hasMasks ? ScheduledKernel::MaskedQueryGrad
                                   : ScheduledKernel::ListQueryGrad);
   const GatedAttentionBackward &own = ofQuery->kernels;
@@ -215,7 +225,7 @@ ResultRange Launcher::launchQueryGrad() {
                      {own.numQueryPrograms(),
                       hasMasks ? shape.queryHeads : shape.keyHeads,
                       shape.batch},
-                     attention.selected.flops(queryWidth())};
+                     gathers ? 0 : attention.selected.flops(queryWidth())};
   AttentionBackwardOp selected = grads.branches[attention.branch];
   if (!hasMasks) {
     spec.indices = indices;
@@ -239,11 +249,36 @@ ResultRange Launcher::launchQueryGrad() {
   if (attention.hasBias)
     types.push_back(cache.getTensorType(
         {shape.batch * own.numQueryPrograms(), attention.gateWidth()}, f32));
-  return cache.launch(rewriter, op, spec, operands, types,
-                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                        own.buildQueryGrads(b, args.take_front(operands.size()),
-                                            args.drop_front(operands.size()));
-                      });
+  Type queryType = types.front();
+  if (gathers)
+    types.erase(types.begin());
+  auto made = llvm::to_vector_of<Value>(cache.launch(
+      rewriter, op, spec, operands, types,
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        SmallVector<Value> out(args.drop_front(operands.size()));
+        if (gathers)
+          out.insert(out.begin(), Value());
+        own.buildQueryGrads(b, args.take_front(operands.size()), out);
+      }));
+  if (gathers) {
+    made.insert(made.begin(), Value());
+    made[QueryGrad] =
+        launchGatheredQueryGrad(made[Statistics], queryType, lists);
+  }
+  return made;
+}
+
+Value Launcher::launchGatheredQueryGrad(Value statistics, Type type,
+                                        ArrayRef<Value> lists) {
+  AttentionBackwardOp selected = grads.branches[attention.branch];
+  return GatheredAttention::launchQueryGrad(
+      op, selected,
+      {outside(grads.combine.getOutputGrad()), outside(selected.getQuery()),
+       outside(selected.getKey()), outside(selected.getValue()),
+       attention.foldsGates() ? Value() : outside(selected.getLse()),
+       statistics, attention.statistics, attention.branch},
+      indices, type, attention.isSplit() ? 1 : attention.shape.scale, lists,
+      cache, rewriter);
 }
 
 SmallVector<Value> Launcher::getQueryInputs() {
@@ -261,7 +296,7 @@ SmallVector<Value> Launcher::getQueryInputs() {
     operands.push_back(outside(grads.gate.getBias()));
   if (start)
     operands.push_back(start);
-  if (!attention.masksQueries())
+  if (attention.listsQueries())
     llvm::append_range(operands, ofQuery->kernels.selected.launchUnion(
                                      cache, rewriter, op, indices, start));
   if (attention.rotatesAtOnce())
@@ -271,7 +306,7 @@ SmallVector<Value> Launcher::getQueryInputs() {
 
 /// The gradient of the queries: what `query` has of it, and the branches whose
 /// rows are those of one head.
-Value Launcher::launchDenseQueryGrad(ResultRange query) {
+Value Launcher::launchDenseQueryGrad(ValueRange query) {
   const Cut &made = cut("dq_dense", ScheduledKernel::QueryGrad);
   const DenseAttention &first = made.kernels.dense.front().attention;
   KernelSpec spec = {"dq_dense", attention.name(),
@@ -302,7 +337,7 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
 }
 
 /// dk and dv of a branch to ranges of tokens, or of the selected one by masks.
-ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
+ResultRange Launcher::launchTokens(const Dense &tokens, ValueRange query) {
   bool hasMasks = tokens.attention.selectBlock != 0;
   StringRef suffix = hasMasks ? "_masks" : "";
   const Cut &made = cut("dkdv_" + getKind(tokens.branch) + suffix.str(),
@@ -336,7 +371,7 @@ ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
 }
 
 /// dk and dv of the selected branch, or sums of parts of them.
-ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
+ResultRange Launcher::launchSelected(ValueRange query, ArrayRef<Value> lists) {
   int64_t branch = attention.branch;
   const Cut &made =
       cut("dkdv_" + getKind(branch), ScheduledKernel::ListKeyValueGrad);
@@ -393,7 +428,7 @@ LaunchPart Launcher::sumSelected(ValueRange parts) {
 
 /// Sums of parts of dk and dv of a branch to blocks, a head of the group each.
 ResultRange Launcher::launchBlockParts(const Dense &blocks, const Cut &made,
-                                       ResultRange query) {
+                                       ValueRange query) {
   const DenseAttention &own = made.of(blocks);
   int64_t parts = own.numGradParts();
   KernelSpec whole =
@@ -413,7 +448,7 @@ ResultRange Launcher::launchBlockParts(const Dense &blocks, const Cut &made,
 }
 
 /// dk and dv of a branch to blocks, from parts where there are any.
-LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
+LaunchPart Launcher::makeBlocks(const Dense &blocks, ValueRange query) {
   const Cut &made =
       cut("dkdv_" + getKind(blocks.branch), ScheduledKernel::KeyValueGrad);
   const DenseAttention &own = made.of(blocks);
@@ -452,7 +487,7 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
 }
 
 /// Of all heads, or on wide machines a program for each key head.
-LaunchPart Launcher::makeBiasGrad(ResultRange query) {
+LaunchPart Launcher::makeBiasGrad(ValueRange query) {
   KernelSpec own = {"dbias", attention.name()};
   own.grid = {1, attention.selected.isGPU ? attention.shape.keyHeads : 1, 1};
   own.takesExtents = takesExtents();
@@ -465,7 +500,7 @@ LaunchPart Launcher::makeBiasGrad(ResultRange query) {
 }
 
 SmallVector<Value>
-Launcher::getResults(ResultRange query, Value queryGrad, Value biasGrad,
+Launcher::getResults(ValueRange query, Value queryGrad, Value biasGrad,
                      ArrayRef<SmallVector<Value>> keyValueGrads) {
   llvm::DenseMap<Value, Value> found;
   if (grads.queryGrad)
@@ -492,7 +527,7 @@ SmallVector<Value> Launcher::launch() {
   SmallVector<Value> lists;
   if (!attention.masksKeys())
     lists = selected.launchLists(cache, rewriter, op, indices);
-  ResultRange query = launchQueryGrad();
+  SmallVector<Value> query = launchQueryGrad(lists);
   Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
                                         : Value(query[QueryGrad]);
   auto attendsToTokens = [](const Dense &dense) {

@@ -31,6 +31,10 @@ void populateDecodeAttentionPatterns(KernelPatterns &patterns);
 /// of all splits and branches.
 void launchDecodeSteps(mlir::ModuleOp module, KernelCache &cache);
 
+/// Makes operations of their own of the branches and the sum that an
+/// `nsa.fused` holds, where the selected branch gathers queries.
+void separateGathered(mlir::ModuleOp module, KernelCache &cache);
+
 /// On GPUs, moves the rotation of keys from attention to the launch that
 /// compresses them: else each program would read the table of angles.
 void rotateWithCompression(mlir::ModuleOp module, KernelCache &cache);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/GatheredAttention.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectedForms.h"
 
@@ -428,6 +429,11 @@ static LogicalResult convertSelectedAttention(AttentionOp op,
     return failure();
   SelectedForms forms(SelectedAttention(op, cache.getSchedule()),
                       cache.getSchedule());
+  if (forms.forward == SelectedForm::Gathered) {
+    rewriter.replaceOp(op,
+                       GatheredAttention::launchForward(op, cache, rewriter));
+    return success();
+  }
   bool hasMasks = forms.forward == SelectedForm::Masks;
   ChosenSchedule own = getShapeOf(op).choose(
       cache, op, hasMasks ? "masks" : "",

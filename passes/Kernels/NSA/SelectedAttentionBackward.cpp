@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/GatheredAttention.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectedForms.h"
 #include "llvm/ADT/bit.h"
@@ -210,14 +211,17 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
 }
 
 /// Program: (tile of queries, key head, batch). Also writes do . o of every
-/// row, which the gradients of keys and values need.
+/// row, which the gradients of keys and values need. Where queries are
+/// gathered, that is all, and `args` end without dq.
 static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
-                           ArrayRef<Value> args) {
-  ArrayRef<Value> in = args.drop_back(2);
-  SelectionUnion selection = attention.takeUnion(in);
+                           ArrayRef<Value> args, bool gathers) {
+  ArrayRef<Value> in = args.drop_back(gathers ? 1 : 2);
+  SelectionUnion selection;
+  if (!gathers)
+    selection = attention.takeUnion(in);
   Value dO = in[0], q = in[1], k = in[2], v = in[3], o = in[4];
   Value lse = in[5], indices = in[6];
-  Value dQ = args.drop_back().back(), delta = args.back();
+  Value delta = args.back();
   const AttentionShape &shape = attention.shape;
   GroupProgram program =
       attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
@@ -234,6 +238,8 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
     RowStatistics(shape, attention.isGPU)
         .store(program, /*branch=*/0, terms, rowLse, delta);
   });
+  if (gathers)
+    return;
 
   auto sum = attention.forEachKeyTile(
       program, indices, selection, k, v,
@@ -242,7 +248,7 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
         return {addQueryGrad(b, queries, outputGrads, tile, terms,
                              shape.exponent(), carried[0])};
       });
-  program.storeRows(scaled(b, sum[0], shape.scale), dQ,
+  program.storeRows(scaled(b, sum[0], shape.scale), args.drop_back().back(),
                     shape.ownColumns(b, shape.keyWidth));
 }
 
@@ -270,8 +276,11 @@ struct Launcher {
     attention.shape.columnParts = own.columnParts;
     masked = makeMasked(attention, schedule);
   }
-  ResultRange launchQueryGrad();
-  ResultRange launchMaskedQueryGrad();
+  SmallVector<Value> launchQueryGrad();
+  SmallVector<Value> launchGatheredQueryGrad(ArrayRef<Value> lists);
+  SmallVector<Value> launchMaskedQueryGrad();
+  /// Of kernels that have the rows of lists.
+  KernelSpec listSpec(StringRef suffix);
   ResultRange launchKeyValueGrad(Value delta, ArrayRef<Value> lists);
   ResultRange launchMaskedKeyValueGrad(Value delta);
   Value launchMasks() {
@@ -304,10 +313,10 @@ struct Launcher {
 };
 } // namespace
 
-ResultRange Launcher::launchQueryGrad() {
-  cut("dq", ScheduledKernel::ListQueryGrad);
+KernelSpec Launcher::listSpec(StringRef suffix) {
+  cut(suffix, ScheduledKernel::ListQueryGrad);
   const AttentionShape &shape = attention.shape;
-  KernelSpec spec = {"dq",
+  KernelSpec spec = {suffix.str(),
                      attention.name(),
                      {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                      queryFlops()};
@@ -315,27 +324,51 @@ ResultRange Launcher::launchQueryGrad() {
   spec.selectBlock = op.getVisibility().getIndexBlock();
   spec.takesExtents = !attention.isPacked;
   spec.schedule = own;
+  return spec;
+}
+
+SmallVector<Value> Launcher::launchQueryGrad() {
+  KernelSpec spec = listSpec("dq");
   SmallVector<Value> inputs(op->getOperands());
   inputs[6] = indices;
   llvm::append_range(inputs, attention.launchUnion(cache, builder, op, indices,
                                                    op.getStart()));
-  return cache.launch(builder, op, spec, inputs, queryTypes(),
-                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                        buildQueryGrad(attention, b, args);
-                      });
+  return llvm::to_vector_of<Value>(
+      cache.launch(builder, op, spec, inputs, queryTypes(),
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     buildQueryGrad(attention, b, args, /*gathers=*/false);
+                   }));
 }
 
-ResultRange Launcher::launchMaskedQueryGrad() {
+SmallVector<Value> Launcher::launchGatheredQueryGrad(ArrayRef<Value> lists) {
+  KernelSpec spec = listSpec("dq_rows");
+  spec.flops = 0;
+  Value statistics =
+      cache.launch(builder, op, spec, op->getOperands(), queryTypes()[1],
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     buildQueryGrad(attention, b, args, /*gathers=*/true);
+                   })[0];
+  return {GatheredAttention::launchQueryGrad(
+              op, op,
+              {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
+               op.getLse(), statistics, masked.getStatistics(), /*branch=*/0},
+              indices, op.getQuery().getType(), attention.shape.scale, lists,
+              cache, builder),
+          statistics};
+}
+
+SmallVector<Value> Launcher::launchMaskedQueryGrad() {
   cut("dq_masks", ScheduledKernel::MaskedQueryGrad);
   KernelSpec spec = masked.queryGradSpec("dq_masks", attention.name());
   spec.schedule = own;
   spec.flops = queryFlops();
   SmallVector<Value> inputs(op->getOperands());
   inputs[6] = launchMasks();
-  return cache.launch(builder, op, spec, inputs, queryTypes(),
-                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                        masked.buildQueryGrad(b, args);
-                      });
+  return llvm::to_vector_of<Value>(
+      cache.launch(builder, op, spec, inputs, queryTypes(),
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     masked.buildQueryGrad(b, args);
+                   }));
 }
 
 ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
@@ -394,9 +427,11 @@ convertSelectedAttentionBackward(AttentionBackwardOp op, KernelCache &cache,
   if (forms.keyValueGrad == SelectedForm::Lists)
     lists =
         launcher.attention.launchLists(cache, rewriter, op, launcher.indices);
-  ResultRange queryGrad = forms.queryGrad == SelectedForm::Masks
-                              ? launcher.launchMaskedQueryGrad()
-                              : launcher.launchQueryGrad();
+  SmallVector<Value> queryGrad = forms.queryGrad == SelectedForm::Masks
+                                     ? launcher.launchMaskedQueryGrad()
+                                 : forms.queryGrad == SelectedForm::Gathered
+                                     ? launcher.launchGatheredQueryGrad(lists)
+                                     : launcher.launchQueryGrad();
   ResultRange keyValueGrad =
       forms.keyValueGrad == SelectedForm::Masks
           ? launcher.launchMaskedKeyValueGrad(queryGrad[1])

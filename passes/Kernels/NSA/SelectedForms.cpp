@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Kernels/NSA/SelectedForms.h"
+#include "passes/Kernels/NSA/GatheredAttention.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -52,6 +53,12 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
   forward = queryGrad = keyValueGrad =
       schedule.selectedForm == SelectedForm::Masks ? SelectedForm::Masks
                                                    : SelectedForm::Lists;
+  bool gathers = schedule.selectedForm == SelectedForm::Gathered ||
+                 (schedule.selectedForm == SelectedForm::Auto &&
+                  GatheredAttention::isFaster(selected));
+  // The gradient of keys gathers queries where it has lists.
+  if (gathers && GatheredAttention::fits(selected))
+    forward = queryGrad = SelectedForm::Gathered;
   const AttentionShape &shape = selected.shape;
   constexpr int64_t shortest = 2048;
   bool isMeasured = schedule.mmaRows != 0 && shape.elementBits == 16 &&
@@ -66,13 +73,14 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
         int64_t(shape.sequence), int64_t(shape.keys), selected.count));
   };
   double pairs = count(causal) / count(selected.visibility);
-  auto choose = [&](double limit) {
-    return pairs <= limit ? SelectedForm::Masks : SelectedForm::Lists;
+  auto choose = [&](SelectedForm &form, double limit) {
+    if (pairs <= limit)
+      form = SelectedForm::Masks;
   };
   Limits limits = getLimits(shape);
-  forward = choose(limits.forward);
-  queryGrad = choose(limits.queryGrad);
-  keyValueGrad = choose(limits.keyValueGrad);
+  choose(forward, limits.forward);
+  choose(queryGrad, limits.queryGrad);
+  choose(keyValueGrad, limits.keyValueGrad);
 }
 
 //===----------------------------------------------------------------------===//

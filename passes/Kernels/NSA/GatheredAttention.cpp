@@ -1,0 +1,588 @@
+//===- GatheredAttention.cpp - queries gathered for each block ------------===//
+
+#include "passes/Kernels/NSA/GatheredAttention.h"
+#include "dialects/NSA/FusedAttention.h"
+#include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/NSA/SelectedForms.h"
+#include "passes/Kernels/NSA/SelectionLists.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+/// Parts are bound by the rate of memory. Those of outputs of 16 bits are
+/// rounded to them, as the probabilities are that they are made of.
+static bool hasNarrowParts(const AttentionShape &shape) {
+  return shape.elementBits == 16;
+}
+
+/// Of parts of the gradient of queries: f16 may not hold them without it.
+static double getPartScale(const AttentionShape &shape) {
+  return hasNarrowParts(shape) && shape.scale != 0 ? shape.scale : 1;
+}
+
+/// Of the parts of one key head.
+static int64_t getPartBytes(const SelectedAttention &selected) {
+  const AttentionShape &shape = selected.shape;
+  int64_t width = std::max(shape.keyWidth, shape.valueWidth);
+  int64_t rows = saturatingProduct(int64_t(shape.batch) * shape.group(),
+                                   int64_t(shape.sequence) * selected.count);
+  return saturatingProduct(rows, width * (hasNarrowParts(shape) ? 2 : 4));
+}
+
+GatheredAttention::GatheredAttention(const SelectedAttention &selected,
+                                     int64_t fixedHeads)
+    : selected(selected) {
+  constexpr int64_t mostBytes = int64_t(512) << 20;
+  int64_t most = std::max<int64_t>(mostBytes / getPartBytes(selected), 1);
+  if (fixedHeads != 0)
+    most = fixedHeads;
+  int64_t heads = selected.shape.keyHeads;
+  turns = llvm::divideCeil(heads, most);
+  keyHeads = llvm::divideCeil(heads, turns);
+}
+
+bool GatheredAttention::fits(const SelectedAttention &selected) {
+  constexpr int64_t mostBytes = int64_t(1) << 30;
+  const AttentionShape &shape = selected.shape;
+  return selected.isGPU && !selected.isPacked && shape.batch.isConstant() &&
+         shape.sequence.isConstant() && getPartBytes(selected) <= mostBytes;
+}
+
+bool GatheredAttention::isFaster(const SelectedAttention &selected) {
+  const AttentionShape &shape = selected.shape;
+  return shape.elementBits == 16 && shape.group() <= 3 &&
+         int64_t(shape.sequence) > 4 * selected.count * selected.selectBlock;
+}
+
+KernelSchedule GatheredAttention::cut(KernelSchedule schedule,
+                                      const AttentionShape &shape) {
+  constexpr int64_t rows = 64, keys = 64;
+  if (schedule.fixed.gatheredQueries == 0)
+    schedule.fixed.gatheredQueries = std::max<int64_t>(rows / shape.group(), 1);
+  if (schedule.fixed.selectedKeys == 0)
+    schedule.fixed.selectedKeys = keys;
+  return schedule;
+}
+
+RankedTensorType GatheredAttention::getPartType(KernelCache &cache, Type type,
+                                                int64_t width) const {
+  const AttentionShape &shape = selected.shape;
+  Type element =
+      hasNarrowParts(shape) ? getElementTypeOrSelf(type) : cache.getF32Type();
+  return cache.getTensorType({shape.batch, keyHeads * shape.group(),
+                              selected.count, shape.sequence, width},
+                             element);
+}
+
+//===----------------------------------------------------------------------===//
+// Pieces of lists
+//===----------------------------------------------------------------------===//
+
+/// Program: (some pieces, key head, batch). Writes the block and the first
+/// entry of each piece; those past the last one have a block that does not
+/// exist.
+void GatheredAttention::buildPieces(TileBuilder &b,
+                                    ArrayRef<Value> args) const {
+  constexpr int64_t some = 32;
+  Expr keyHead = b.programId(1), batch = b.programId(2);
+  Value piece = b.range(b.programId(0) * pieceRows, pieceRows, 0);
+  Value none = b.splat(b.constant(0), pieceRows, 1);
+  auto place = [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value block = b.range(first, some, 1);
+    Value begin = b.load(args[0], {batch, keyHead, 0, block});
+    Value end = b.load(args[0], {batch, keyHead, selected.gradParts, block});
+    Value number = b.map({begin, end}, b.i32(), [&](ArrayRef<Expr> x) {
+      return ceilDiv(x[1] - x[0], double(pieceEntries()));
+    });
+    Value before = add(b, sumBefore(b, number), carried[0]);
+    // Blocks all of whose pieces are before, and the entry if it is in one.
+    auto found =
+        b.map({piece, before, number, begin, block}, {b.i32(), b.i32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                Expr own = x[0] - x[1];
+                Expr isOwn = (own >= 0) & (own < x[2]);
+                Expr isBefore = (own >= x[2]) & (x[4] < selected.numBlocks());
+                return {convert(isBefore, b.i32()),
+                        select(isOwn, x[3] + own * double(pieceEntries()), 0)};
+              });
+    return {add(b, carried[0], b.reduceAdd(number)),
+            add(b, carried[1], b.reduceAdd(found[0])),
+            add(b, carried[2], b.reduceAdd(found[1]))};
+  };
+  auto found = b.forLoop(0, selected.numBlocks(), some,
+                         {b.splat(b.constant(0), 1, 1), none, none}, place);
+  b.store(found[1], args[1], {batch, keyHead, piece});
+  b.store(found[2], args[2], {batch, keyHead, piece});
+}
+
+SmallVector<Value> GatheredAttention::launchPieces(KernelCache &cache,
+                                                   OpBuilder &builder,
+                                                   Operation *op,
+                                                   Value offsets) const {
+  const AttentionShape &shape = selected.shape;
+  KernelSpec spec;
+  spec.ownName = "selection_pieces";
+  spec.shape = selected.name();
+  spec.key = std::to_string(pieceEntries());
+  spec.grid = {ceilDiv(numPieces(), pieceRows), shape.keyHeads, shape.batch};
+  Type type = cache.getTensorType({shape.batch, shape.keyHeads, numPieces()},
+                                  builder.getI32Type());
+  return llvm::to_vector_of<Value>(cache.launchOnce(
+      builder, op, spec, offsets, {type, type},
+      [&](TileBuilder &b, ArrayRef<Value> args) { buildPieces(b, args); }));
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+Expr GatheredAttention::getFirstHead(TileBuilder &b, Value step) const {
+  if (!step)
+    return b.constant(0);
+  return b.loadScalar(step, {0}) * double(keyHeads);
+}
+
+struct GatheredAttention::Rows {
+  Value load(TileBuilder &b, Value ref, Value columns) const {
+    return b.load(ref, {batch, query, head, columns});
+  }
+  void storePart(TileBuilder &b, Value part, Value ref, Value columns) const {
+    b.store(part, ref, {batch, localHead, slot, query, columns});
+  }
+
+  Expr batch;
+  /// The query and query head of each row, that head among those of the turn,
+  /// and the place of the block in the query's list: i32 [rows, 1].
+  Value query, head, localHead, slot;
+  /// Runs a body for each tile of keys.
+  llvm::function_ref<SmallVector<Value>(ArrayRef<Value> inits, KeyTileBody)>
+      forEachKeyTile;
+};
+
+void GatheredAttention::forEachTile(
+    TileBuilder &b, const Index &index, Value k, Value v, bool isGradient,
+    llvm::function_ref<void(const Rows &)> body) const {
+  const AttentionShape &shape = selected.shape;
+  int64_t keys = selected.ownKeyTile, perBlock = selected.tilesPerBlock();
+  int64_t rows = selected.gatherRows, group = shape.group();
+  Expr localHead = b.programId(1), batch = b.programId(2);
+  Expr keyHead = localHead + getFirstHead(b, index.step);
+  auto load = [&](Value from) {
+    return b.loadScalar(from, {batch, keyHead, b.programId(0)});
+  };
+  Expr block = load(index.blocks), begin = load(index.entries);
+  Expr endOfList =
+      b.loadScalar(index.offsets, {batch, keyHead, selected.gradParts, block});
+  Expr end = min(begin + pieceEntries(), endOfList);
+
+  QueryRange range{batch, keyHead, begin, 0, Value()};
+  range.isGradient = isGradient;
+  auto loadKeys = [&](Expr first) {
+    KeyTile tile = range.loadKeys(b, shape, b.range(first, keys, 0), k, v);
+    tile.key = b.range(first, keys, 1);
+    tile.isVisible = [](Expr t, Expr u) { return u <= t; };
+    return tile;
+  };
+  Expr firstKey = block * selected.selectBlock;
+  std::optional<KeyTile> whole;
+  if (perBlock == 1)
+    whole = loadKeys(firstKey);
+  auto gather = [&](Expr entry, ArrayRef<Value>) -> SmallVector<Value> {
+    Rows own;
+    own.batch = batch;
+    // Rows past the end get a query outside of the sequence: they read as 0
+    // and are not stored.
+    auto numbers =
+        b.map({b.range(0, rows, 0)}, {b.i32(), b.i32(), b.i32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                Expr head = x[0] % group, number = x[0] / group;
+                Expr isOwn =
+                    (number < selected.gatherTile) & (entry + number < end);
+                return {select(isOwn, entry + number, -1),
+                        localHead * group + head, keyHead * group + head};
+              });
+    own.localHead = numbers[1];
+    own.head = numbers[2];
+    Value listed = b.load(index.list, {batch, keyHead, numbers[0]});
+    own.query = b.map({numbers[0], listed}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(x[0] >= 0, x[1], shape.sequence);
+    });
+    Value slots = b.range(0, selected.count, 1);
+    Value entries = b.load(index.indices, {batch, keyHead, own.query, slots});
+    own.slot =
+        b.reduceAdd(b.map({entries, slots}, b.i32(), [&](ArrayRef<Expr> x) {
+          return select(x[0] == block, x[1], 0);
+        }));
+    Value lastKey = own.query;
+    if (selected.reachesBeyondBlocks(keys))
+      lastKey = b.map({own.query}, b.i32(), [&](ArrayRef<Expr> x) {
+        return min(x[0], firstKey + (selected.selectBlock - 1));
+      });
+    auto forEachKeyTile = [&](ArrayRef<Value> inits, KeyTileBody attend) {
+      auto take = [&](KeyTile tile, ArrayRef<Value> carried) {
+        tile.row = lastKey;
+        return attend(tile, carried);
+      };
+      if (whole)
+        return take(*whole, inits);
+      return b.forLoop(0, perBlock, 1, inits,
+                       [&](Expr i, ArrayRef<Value> carried) {
+                         return take(loadKeys(firstKey + i * keys), carried);
+                       });
+    };
+    own.forEachKeyTile = forEachKeyTile;
+    body(own);
+    return {};
+  };
+  b.forLoop(begin, end, selected.gatherTile, {}, gather);
+}
+
+/// `in` are q, k and v; `out` the parts and their statistics.
+void GatheredAttention::buildForwardParts(TileBuilder &b, const Index &index,
+                                          ArrayRef<Value> in,
+                                          ArrayRef<Value> out) const {
+  const AttentionShape &shape = selected.shape;
+  forEachTile(
+      b, index, in[1], in[2], /*isGradient=*/false, [&](const Rows &rows) {
+        Value queries = rows.load(b, in[0], shape.columns(b, shape.keyWidth));
+        auto init = OnlineSoftmax::init(b, selected.gatherRows,
+                                        shape.ownWidth(shape.valueWidth));
+        auto softmax = OnlineSoftmax::fromCarried(rows.forEachKeyTile(
+            init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
+              return attend(b, queries, tile, shape.exponent(),
+                            OnlineSoftmax::fromCarried(carried))
+                  .carried();
+            }));
+        rows.storePart(b, softmax.output(b), out[0],
+                       shape.ownColumns(b, shape.valueWidth));
+        shape.buildOnce(b, [&] {
+          for (auto [number, value] :
+               llvm::enumerate(ArrayRef<Value>{softmax.max, softmax.sum}))
+            b.store(value, out[1],
+                    {rows.batch, rows.localHead, int64_t(number), rows.slot,
+                     rows.query});
+        });
+      });
+}
+
+/// `in` are those of QueryGradInputs; `out` the parts.
+void GatheredAttention::buildQueryGradParts(TileBuilder &b, const Index &index,
+                                            const QueryGradInputs &in,
+                                            Value out) const {
+  const AttentionShape &shape = selected.shape;
+  forEachTile(b, index, in.k, in.v, /*isGradient=*/true, [&](const Rows &rows) {
+    Value queries = rows.load(b, in.q, shape.columns(b, shape.keyWidth));
+    Value outputGrads =
+        rows.load(b, in.outputGrad, shape.columns(b, shape.valueWidth));
+    RowTerms terms = in.rows.load(b, shape.exponent(), in.branch, in.statistics,
+                                  in.lse, rows.batch, rows.head, rows.query);
+    Value zeros = b.zeros(selected.gatherRows, shape.ownWidth(shape.keyWidth));
+    Value sum = rows.forEachKeyTile(
+        zeros,
+        [&](const KeyTile &tile,
+            ArrayRef<Value> carried) -> SmallVector<Value> {
+          return {addQueryGrad(b, queries, outputGrads, tile, terms,
+                               shape.exponent(), carried[0])};
+        })[0];
+    rows.storePart(b, scaled(b, sum, getPartScale(shape)), out,
+                   shape.ownColumns(b, shape.keyWidth));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Sums of parts
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The rows whose parts a program adds: some queries of one head.
+struct SumRows {
+  /// Program: (some queries, query head of the launch, batch).
+  SumRows(TileBuilder &b, const SelectedAttention &selected, Expr firstHead,
+          Value indices)
+      : b(b), selected(selected), batch(b.programId(2)),
+        localHead(b.programId(1)),
+        head(firstHead * double(selected.shape.group()) + localHead),
+        query(b.range(b.programId(0) * queries, queries, 0)),
+        slots(b.range(0, selected.count, 1)) {
+    Value entries =
+        b.load(indices, {batch, head / selected.shape.group(), query, slots});
+    SelectionLists lists(selected, query, entries);
+    place = b.map({entries, query}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(lists.isSeen(x[0], x[1]), x[1], -1);
+    });
+  }
+
+  /// The sum of the parts at `place`, times `weights` if that is not null.
+  Value add(Value parts, int64_t width, Value weights) const;
+  void store(Value rows, Value ref) const {
+    int64_t width = cast<TileType>(rows.getType()).getCols();
+    b.store(rows, ref, {batch, query, head, b.range(0, width, 1)});
+  }
+
+  static constexpr int64_t queries = 32;
+  TileBuilder &b;
+  const SelectedAttention &selected;
+  Expr batch, localHead, head;
+  /// The numbers of the queries and of the parts, and for each query and part
+  /// the query, or -1 if there is no such part.
+  Value query, slots, place;
+};
+} // namespace
+
+Value SumRows::add(Value parts, int64_t width, Value weights) const {
+  Value columns = b.range(0, width, 1);
+  auto pick = [&](Value tile, Expr slot, double other) {
+    Type type = cast<TileType>(tile.getType()).getElementType();
+    return b.map({tile, slots}, type, [&](ArrayRef<Expr> x) {
+      return select(x[1] == slot, x[0], other);
+    });
+  };
+  return b.forLoop(0, selected.count, 1, {b.zeros(queries, width)},
+                   [&](Expr slot, ArrayRef<Value> sum) -> SmallVector<Value> {
+                     Value row = b.reduceMax(pick(place, slot, -1));
+                     SmallVector<Value> inputs = {
+                         sum[0],
+                         b.load(parts, {batch, localHead, slot, row, columns})};
+                     if (weights)
+                       inputs.push_back(b.reduceAdd(pick(weights, slot, 0)));
+                     return {b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
+                       return x[0] + (weights ? x[1] * x[2] : x[1]);
+                     })};
+                   })[0];
+}
+
+/// `in` are the parts and their statistics, and the indices; `out` the output
+/// and its lse.
+void GatheredAttention::buildForwardSum(TileBuilder &b, Expr firstHead,
+                                        ArrayRef<Value> in,
+                                        ArrayRef<Value> out) const {
+  const AttentionShape &shape = selected.shape;
+  Exponent exponent = shape.exponent();
+  SumRows rows(b, selected, firstHead, in[2]);
+  auto load = [&](int64_t number) {
+    return b.load(in[1],
+                  {rows.batch, rows.localHead, number, rows.slots, rows.place});
+  };
+  Value maxima = b.map({load(0), rows.place}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[1] >= 0, x[0], -INFINITY);
+  });
+  Value max = b.reduceMax(maxima);
+  Value weights = b.map({maxima, max, load(1)}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[2] > 0, x[2] * exponent.power(x[0] - x[1]), 0);
+  });
+  Value sum = b.reduceAdd(weights);
+  Value normalized = b.map({weights, sum}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] > 0, x[0] / x[1], 0);
+  });
+  rows.place = b.map({rows.place, weights}, b.i32(), [](ArrayRef<Expr> x) {
+    return select(x[1] > 0, x[0], -1);
+  });
+  rows.store(rows.add(in[0], shape.valueWidth, normalized), out[0]);
+  b.store(b.map({max, sum}, b.f32(),
+                [&](ArrayRef<Expr> x) {
+                  return select(x[1] > 0, exponent.toLse(x[0], x[1]),
+                                -INFINITY);
+                }),
+          out[1], {rows.batch, rows.head, rows.query});
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+/// The kernels of parts and of their sums.
+struct GatheredAttention::Kernels {
+  /// Names the first; the other one has "_sum" after it.
+  StringRef suffix;
+  ChosenSchedule schedule;
+  /// Of all heads.
+  int64_t flops = 0;
+  SmallVector<Value> inputs = {};
+  Value indices = {};
+  SmallVector<Type> parts = {}, sums = {};
+  std::function<void(TileBuilder &, const Index &, ArrayRef<Value> in,
+                     ArrayRef<Value> out)>
+      buildParts = {};
+  /// `in` are the parts and the indices.
+  std::function<void(TileBuilder &, Expr firstHead, ArrayRef<Value> in,
+                     ArrayRef<Value> out)>
+      buildSum = {};
+};
+
+SmallVector<Value> GatheredAttention::launch(KernelCache &cache,
+                                             OpBuilder &builder, Operation *op,
+                                             const Kernels &kernels,
+                                             ArrayRef<Value> lists) const {
+  const AttentionShape &shape = selected.shape;
+  bool takesTurns = turns > 1;
+  SmallVector<Value> pieces = launchPieces(cache, builder, op, lists[0]);
+  KernelSpec parts = {kernels.suffix.str(),
+                      selected.name(),
+                      {numPieces(), keyHeads, shape.batch},
+                      kernels.flops / turns};
+  parts.schedule = kernels.schedule;
+  parts.indices = kernels.indices;
+  parts.selectBlock = selected.visibility.getIndexBlock();
+  KernelSpec sums = {kernels.suffix.str() + "_sum",
+                     selected.name(),
+                     {ceilDiv(shape.sequence, SumRows::queries),
+                      keyHeads * shape.group(), shape.batch}};
+  sums.indices = parts.indices;
+  sums.selectBlock = parts.selectBlock;
+  // The number of the turn is data, so that all turns share their kernels.
+  SmallVector<Value> step, results;
+  SmallVector<Type> sumTypes = kernels.sums;
+  if (takesTurns) {
+    Type type = RankedTensorType::get({1}, builder.getI32Type());
+    step.push_back(nn::FillOp::create(builder, op->getLoc(),
+                                      builder.getF64FloatAttr(0.0),
+                                      TypeAttr::get(type)));
+    sumTypes.push_back(type);
+  }
+  auto takeStep = [&](ArrayRef<Value> args, size_t place) {
+    return takesTurns ? args[place] : Value();
+  };
+  size_t numInputs = kernels.inputs.size(), numParts = kernels.parts.size();
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    SmallVector<Value> inputs = kernels.inputs;
+    inputs.append({kernels.indices, lists[0], lists[1], pieces[0], pieces[1]});
+    llvm::append_range(inputs, step);
+    auto made =
+        cache.launch(builder, op, parts, inputs, kernels.parts,
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       ArrayRef<Value> own = args.drop_front(numInputs);
+                       Index index = {own[0], own[1], own[2],
+                                      own[3], own[4], takeStep(own, 5)};
+                       kernels.buildParts(b, index, args.take_front(numInputs),
+                                          args.take_back(numParts));
+                     });
+    inputs = llvm::to_vector_of<Value>(made);
+    inputs.push_back(kernels.indices);
+    llvm::append_range(inputs, step);
+    // Later ones add their heads to the results.
+    if (turn == 1)
+      sums.suffix += "_next";
+    for (size_t i = 0; i < results.size() && turn == 1; ++i)
+      sums.inPlace.emplace_back(inputs.size() + i, i);
+    llvm::append_range(inputs, results);
+    results = llvm::to_vector_of<Value>(
+        cache.launch(builder, op, sums, inputs, sumTypes,
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       ArrayRef<Value> out = args.take_back(sumTypes.size());
+                       Value own = takeStep(args, numParts + 1);
+                       kernels.buildSum(b, getFirstHead(b, own),
+                                        args.take_front(numParts + 1), out);
+                       if (takesTurns)
+                         buildNextStep(b, own, out.back());
+                     }));
+    if (takesTurns)
+      step = {results.pop_back_val()};
+  }
+  return results;
+}
+
+/// Program 0 counts the turn.
+void GatheredAttention::buildNextStep(TileBuilder &b, Value step, Value next) {
+  Expr isFirst =
+      (b.programId(0) == 0) & (b.programId(1) == 0) & (b.programId(2) == 0);
+  b.ifThen(isFirst,
+           [&] { b.storeScalar(b.loadScalar(step, {0}) + 1, next, {0}); });
+}
+
+SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
+                                                    KernelCache &cache,
+                                                    OpBuilder &builder) {
+  AttentionShape shape = getShapeOf(op);
+  ChosenSchedule own =
+      shape.choose(cache, op, "parts", ScheduledKernel::GatheredForward);
+  GatheredAttention attention(op, own, cache.getSchedule());
+  const SelectedAttention &selected = attention.selected;
+  Kernels kernels = {"parts", own};
+  kernels.flops = selected.flops(shape.keyWidth + shape.valueWidth);
+  kernels.inputs = {op.getQuery(), op.getKey(), op.getValue()};
+  kernels.indices = op.getIndices();
+  // Two numbers of each row besides the part.
+  kernels.parts = {
+      attention.getPartType(cache, op.getOutput().getType(), shape.valueWidth),
+      cache.getTensorType({shape.batch, attention.keyHeads * shape.group(), 2,
+                           selected.count, shape.sequence},
+                          cache.getF32Type())};
+  kernels.sums = llvm::to_vector(op->getResultTypes());
+  kernels.buildParts = [&](TileBuilder &b, const Index &index,
+                           ArrayRef<Value> in, ArrayRef<Value> out) {
+    attention.buildForwardParts(b, index, in, out);
+  };
+  kernels.buildSum = [&](TileBuilder &b, Expr firstHead, ArrayRef<Value> in,
+                         ArrayRef<Value> out) {
+    attention.buildForwardSum(b, firstHead, in, out);
+  };
+  return attention.launch(
+      cache, builder, op, kernels,
+      selected.launchLists(cache, builder, op, op.getIndices()));
+}
+
+Value GatheredAttention::launchQueryGrad(
+    Operation *op, AttentionBackwardOp branch, const QueryGradInputs &in,
+    Value indices, Type type, double scale, ArrayRef<Value> lists,
+    KernelCache &cache, OpBuilder &builder) {
+  AttentionShape shape = getShapeOf(branch);
+  ChosenSchedule own =
+      shape.choose(cache, op, "dq_parts", ScheduledKernel::GatheredQueryGrad);
+  GatheredAttention attention(branch, own, cache.getSchedule());
+  const SelectedAttention &selected = attention.selected;
+  Kernels kernels = {"dq_parts", own};
+  kernels.flops = selected.flops(2 * shape.keyWidth + shape.valueWidth);
+  kernels.inputs = {in.outputGrad, in.q, in.k, in.v, in.statistics};
+  if (in.lse)
+    kernels.inputs.push_back(in.lse);
+  kernels.indices = indices;
+  kernels.parts = {
+      attention.getPartType(cache, in.q.getType(), shape.keyWidth)};
+  kernels.sums = {type};
+  kernels.buildParts = [&](TileBuilder &b, const Index &index,
+                           ArrayRef<Value> args, ArrayRef<Value> out) {
+    QueryGradInputs own = in;
+    own.outputGrad = args[0];
+    own.q = args[1];
+    own.k = args[2];
+    own.v = args[3];
+    own.statistics = args[4];
+    own.lse = in.lse ? args[5] : Value();
+    attention.buildQueryGradParts(b, index, own, out[0]);
+  };
+  kernels.buildSum = [&](TileBuilder &b, Expr firstHead, ArrayRef<Value> in,
+                         ArrayRef<Value> out) {
+    SumRows rows(b, selected, firstHead, in[1]);
+    Value sum = rows.add(in[0], shape.keyWidth, /*weights=*/Value());
+    rows.store(scaled(b, sum, scale / getPartScale(shape)), out[0]);
+  };
+  return attention.launch(cache, builder, op, kernels, lists)[0];
+}
+
+void nsa::separateGathered(ModuleOp module, KernelCache &cache) {
+  SmallVector<FusedOp> found;
+  module.walk([&](FusedOp op) {
+    if (op.isBackward())
+      return;
+    for (auto branch : op.getBody().getOps<AttentionOp>())
+      if (hasIndices(branch)) {
+        SelectedForms forms(SelectedAttention(branch, cache.getSchedule()),
+                            cache.getSchedule());
+        if (forms.forward == SelectedForm::Gathered)
+          found.push_back(op);
+      }
+  });
+  for (FusedOp op : found) {
+    IRRewriter rewriter(op);
+    Operation *yield = op.getBody().front().getTerminator();
+    rewriter.inlineBlockBefore(&op.getBody().front(), op, op.getOperands());
+    SmallVector<Value> results(yield->getOperands());
+    rewriter.eraseOp(yield);
+    rewriter.replaceOp(op, results);
+  }
+}
