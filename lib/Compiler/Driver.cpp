@@ -47,7 +47,7 @@ static DialectRegistry makeRegistry() {
 }
 
 nsa::Driver::Driver(const CompilerOptions &options, const DebugOptions &debug)
-    : options(options), debug(debug), passes(debug.passes),
+    : options(options), debug(debug), passes(debug.passManagers),
       context(makeRegistry(), MLIRContext::Threading::DISABLED),
       diagnostics(sourceManager, &context, messageStream) {
   context.printOpOnDiagnostic(false);
@@ -75,8 +75,6 @@ std::string nsa::Driver::takeMessages() {
 }
 
 void nsa::Driver::passOnMessages() {
-  for (const std::string &warning : passes.findUnused())
-    messageStream << warning << "\n";
   if (debug.messages)
     *debug.messages = takeMessages();
 }
@@ -189,7 +187,7 @@ LogicalResult nsa::Driver::checkDebugOptions() {
       return failure();
     }
   }
-  if (Status status = passes.check(); !status) {
+  if (Status status = passes.read(); !status) {
     messageStream << status.message();
     return failure();
   }

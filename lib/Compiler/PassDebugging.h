@@ -4,10 +4,8 @@
 #define NSA_LIB_COMPILER_PASSDEBUGGING_H
 
 #include "mlir/Support/Timing.h"
-#include "nsa/Compiler/Compiler.h"
 #include "nsa/Support/Result.h"
 #include "llvm/ADT/StringRef.h"
-#include "llvm/ADT/StringSet.h"
 
 #include <mutex>
 #include <string>
@@ -19,41 +17,36 @@ class PassManager;
 
 namespace nsa {
 
-/// Gives every pass manager of a compilation the instrumentation that was asked
-/// for. Prints the times of all of them when it ends.
+/// Gives every pass manager of a compilation what MLIR's options ask for, and
+/// prints the times of all of them when it ends. LLVM has one value of an
+/// option for the whole process: compilations with options wait for each other.
 class PassDebugging {
 public:
-  explicit PassDebugging(const PassManagerOptions &options);
+  /// Of options as on a command line: "--mlir-print-ir-after=cse".
+  explicit PassDebugging(std::vector<std::string> options)
+      : options(std::move(options)) {}
 
   /// Whether passes may not run on several threads: their output would be
   /// mixed, and the state at a failure would be that of another pass.
-  bool needsOneThread() const;
+  bool needsOneThread() const { return !options.empty(); }
 
-  /// Checks the options: passes that do not exist, files that cannot be
-  /// written, and options that have no effect without others.
-  Status check() const;
+  /// Reads the options, before anything else. An error is that of MLIR's.
+  Status read();
 
   /// The time of a phase; has to outlive the manager of its passes.
-  mlir::TimingScope timePhase(llvm::StringRef phase);
+  mlir::TimingScope timePhase(llvm::StringRef phase) {
+    return root.nest(phase);
+  }
 
   /// Adds what was asked for to the manager of a phase, the `number`th.
   Status attach(mlir::PassManager &manager, mlir::TimingScope &scope,
                 llvm::StringRef phase, unsigned number);
 
-  /// For each pass that was named and has not run: a warning.
-  std::vector<std::string> findUnused();
-
 private:
-  class Recorder;
-  Status attachPrinting(mlir::PassManager &manager, llvm::StringRef phase,
-                        unsigned number);
-
-  PassManagerOptions options;
+  std::vector<std::string> options;
+  std::unique_lock<std::mutex> lock;
   mlir::DefaultTimingManager timing;
   mlir::TimingScope root;
-  std::mutex mutex;
-  /// Names of the passes that have run.
-  llvm::StringSet<> ran;
 };
 
 } // namespace nsa

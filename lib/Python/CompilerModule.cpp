@@ -13,7 +13,7 @@
 
 #include <algorithm>
 #include <tuple>
-#include <type_traits>
+#include <utility>
 #include <variant>
 
 namespace py = pybind11;
@@ -73,17 +73,13 @@ struct Request {
 /// nsa-compile gives it.
 struct DebugField {
   using Member =
-      std::variant<std::string DebugOptions::*, unsigned DebugOptions::*,
-                   std::string PassManagerOptions::*,
-                   bool PassManagerOptions::*,
-                   std::vector<std::string> PassManagerOptions::*>;
+      std::variant<std::string DebugOptions::*, unsigned DebugOptions::*>;
   const char *name;
   Member member;
   const char *help;
 };
 
 const std::vector<DebugField> &debugFields() {
-  using Passes = PassManagerOptions;
   static const std::vector<DebugField> fields = {
       {"save_phases", &DebugOptions::savePhases,
        "Folder for the IR after each phase"},
@@ -92,43 +88,31 @@ const std::vector<DebugField> &debugFields() {
       {"remarks_filter", &DebugOptions::remarks,
        "Regular expression of passes that say what they decided"},
       {"columns", &DebugOptions::columns,
-       "Columns after which lines of IR are broken; 0 leaves them"},
-      {"mlir_timing", &Passes::timing,
-       "Print the time of every pass: tree or list"},
-      {"mlir_print_ir_before", &Passes::printBefore,
-       "Passes before which the IR is printed"},
-      {"mlir_print_ir_after", &Passes::printAfter,
-       "Passes after which the IR is printed"},
-      {"mlir_print_ir_before_all", &Passes::printBeforeAll,
-       "Print the IR before every pass"},
-      {"mlir_print_ir_after_all", &Passes::printAfterAll,
-       "Print the IR after every pass"},
-      {"mlir_print_ir_after_change", &Passes::printAfterChange,
-       "Only where the pass changed it"},
-      {"mlir_print_ir_after_failure", &Passes::printAfterFailure,
-       "Print the IR after the pass that fails"},
-      {"mlir_print_ir_module_scope", &Passes::printModule,
-       "Print the whole module"},
-      {"mlir_print_ir_tree_dir", &Passes::printFolder,
-       "Folder for the IR, instead of the standard error"},
-      {"mlir_pass_pipeline_crash_reproducer", &Passes::reproducer,
-       "File for the IR and the passes where one fails"},
-      {"mlir_pass_pipeline_local_reproducer", &Passes::reproduceLastPass,
-       "Begin it at the pass that failed"}};
+       "Columns after which lines of IR are broken; 0 leaves them"}};
   return fields;
 }
 
-void setDebugOption(DebugOptions &options, const DebugField &field,
-                    py::handle value) {
-  std::visit(
-      [&](auto member) {
-        if constexpr (std::is_member_object_pointer_v<decltype(member)> &&
-                      std::is_invocable_v<decltype(member), DebugOptions &>)
-          setOption(options.*member, field.name, value);
-        else
-          setOption(options.passes.*member, field.name, value);
-      },
-      field.member);
+/// Whether a keyword is an option of MLIR's pass managers: mlir_print_ir_after
+/// is --mlir-print-ir-after.
+bool isPassManagerOption(const std::string &keyword) {
+  return keyword.rfind("mlir_", 0) == 0;
+}
+
+void addPassManagerOption(DebugOptions &options, const std::string &keyword,
+                          py::handle value) {
+  std::string text = "--" + keyword;
+  std::replace(text.begin(), text.end(), '_', '-');
+  if (py::isinstance<py::bool_>(value)) {
+    text += value.cast<bool>() ? "=true" : "=false";
+  } else if (py::isinstance<py::str>(value)) {
+    text += "=" + value.cast<std::string>();
+  } else {
+    char between = '=';
+    for (const std::string &item : castOption<std::vector<std::string>>(
+             keyword, value, "True, a string or a list of strings"))
+      text += std::exchange(between, ',') + item;
+  }
+  options.passManagers.push_back(text);
 }
 
 /// Those of nsa-compile, but that any path may be slow.
@@ -144,6 +128,8 @@ constexpr const char *ptxasKeyword = "ptxas",
 void setKeyword(Request &request, const std::string &keyword,
                 py::handle value) {
   std::vector<std::string> known = {ptxasKeyword, threadsKeyword};
+  if (isPassManagerOption(keyword))
+    return addPassManagerOption(request.debug, keyword, value);
   if (keyword == ptxasKeyword)
     return setOption(request.compiler.ptxas, keyword, value);
   if (keyword == threadsKeyword)
@@ -160,7 +146,11 @@ void setKeyword(Request &request, const std::string &keyword,
   for (const DebugField &field : debugFields()) {
     known.emplace_back(field.name);
     if (keyword == field.name)
-      return setDebugOption(request.debug, field, value);
+      return std::visit(
+          [&](auto member) {
+            setOption(request.debug.*member, keyword, value);
+          },
+          field.member);
   }
   throw PythonError(kOptionError, "unknown option '" + keyword + "'" +
                                       suggestion(keyword, known));
@@ -211,6 +201,9 @@ std::string describeOptions() {
           "\ncompile_threads=2: Threads that compile.";
   for (const DebugField &field : debugFields())
     text += std::string("\n") + field.name + ": " + field.help + ".";
+  text +=
+      "\nmlir_...: An option of MLIR's pass managers (nsa-opt --help), such "
+      "as mlir_timing=True or mlir_print_ir_after=['nsa-fuse'].";
   return text;
 }
 
@@ -247,7 +240,7 @@ std::string compileText(const std::string &phase, const std::string &source,
 /// is all that a compilation is for: no debug option is set.
 std::pair<std::string, bool> describeRequest(const py::dict &keywords) {
   Request request = makeRequest(keywords);
-  bool hasDebugOption = false;
+  bool hasDebugOption = !request.debug.passManagers.empty();
   for (const DebugField &field : debugFields())
     hasDebugOption |= keywords.contains(field.name);
   py::gil_scoped_release release;

@@ -17,7 +17,6 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <cstring>
-#include <tuple>
 
 using namespace nsa;
 
@@ -137,61 +136,16 @@ static void addDebugOptions(CLI::App &app, Options &options) {
       ->capture_default_str();
 }
 
-static void addList(CLI::App &app, const std::string &name,
-                    std::vector<std::string> &passes, const std::string &help) {
-  app.add_option("--mlir-print-ir-" + name, passes, help)
-      ->type_name("PASS,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-}
-
-/// Those of MLIR's pass managers, with the names that mlir-opt gives them.
-static void addPassManagerOptions(CLI::App &app, PassManagerOptions &passes,
-                                  const std::string &group) {
-  app.option_defaults()->group(group)->always_capture_default(false);
-  app.add_flag("--mlir-timing{tree}", passes.timing,
-               "Print the time of every pass, as a tree by phase; "
-               "--mlir-timing=list sorts by time");
-  addList(app, "before", passes.printBefore,
-          "Print the IR before these passes (names of nsa-opt --list-passes)");
-  addList(app, "after", passes.printAfter, "Print the IR after these passes");
-  for (const auto &[name, member, help] :
-       {std::tuple("print-ir-before-all", &PassManagerOptions::printBeforeAll,
-                   "Print the IR before every pass"),
-        {"print-ir-after-all", &PassManagerOptions::printAfterAll,
-         "Print the IR after every pass"},
-        {"print-ir-after-change", &PassManagerOptions::printAfterChange,
-         "With -after or -after-all: only where the pass changed it"},
-        {"print-ir-after-failure", &PassManagerOptions::printAfterFailure,
-         "Print the IR after the pass that fails"},
-        {"print-ir-module-scope", &PassManagerOptions::printModule,
-         "Print the whole module, not the operation that the pass runs on"},
-        {"pass-pipeline-local-reproducer",
-         &PassManagerOptions::reproduceLastPass,
-         "Begin the reproducer at the pass that failed"}})
-    app.add_flag(std::string("--mlir-") + name, passes.*member, help);
-  app.add_option("--mlir-print-ir-tree-dir", passes.printFolder,
-                 "Folder for the IR, instead of the standard error: "
-                 "NN-phase/OPERATION/NN_PASS.mlir")
-      ->type_name("FOLDER");
-  app.add_option("--mlir-pass-pipeline-crash-reproducer", passes.reproducer,
-                 "Where a pass fails or crashes: the IR before, and the "
-                 "passes, for nsa-opt --run-reproducer")
-      ->type_name("FILE");
-}
-
-/// Prints the options that --help leaves out: they are for people who know
-/// MLIR.
-static int printHiddenHelp() {
-  CLI::App app("Options of MLIR's pass managers, for every pass of every "
-               "phase. IR is printed to the standard error, and passes run on "
-               "one thread then; the artefact depends on none of this",
-               toolName);
-  app.set_help_flag();
-  PassManagerOptions passes;
-  addPassManagerOptions(app, passes, "MLIR");
-  Status status = writeOutput("", app.help());
-  return status ? 0 : reportError(toolName, status.message());
+/// Takes the options of MLIR's pass managers out of the arguments.
+static std::vector<const char *> splitArguments(int argc, char **argv,
+                                                DebugOptions &debug) {
+  std::vector<const char *> own;
+  for (int i = 0; i < argc; ++i)
+    if (std::strncmp(argv[i], "--mlir-", 7) == 0)
+      debug.passManagers.emplace_back(argv[i]);
+    else
+      own.push_back(argv[i]);
+  return own;
 }
 
 /// Prints what the compiler reported. Reports on the source stand as they are;
@@ -308,13 +262,13 @@ int main(int argc, char **argv) {
   addOutputOptions(app, options);
   addModelOptions(app, options.compiler);
   addDebugOptions(app, options);
-  addPassManagerOptions(app, options.debug.passes, /*group=*/"");
-  app.get_help_ptr()->description("Print this help message and exit; "
-                                  "--help-hidden prints MLIR's options");
-  for (int i = 1; i < argc; ++i)
-    if (std::strcmp(argv[i], "--help-hidden") == 0)
-      return printHiddenHelp();
-  if (std::optional<int> code = parseCommandLine(app, argc, argv))
+  app.footer("Options that begin with --mlir-, such as --mlir-timing or "
+             "--mlir-print-ir-after=PASS, are those of MLIR's pass managers in "
+             "nsa-opt --help, for the passes of every phase");
+  std::vector<const char *> arguments =
+      splitArguments(argc, argv, options.debug);
+  if (std::optional<int> code =
+          parseCommandLine(app, int(arguments.size()), arguments.data()))
     return *code;
   if (std::string error = findUnused(app, options.compiler.target);
       !error.empty()) {

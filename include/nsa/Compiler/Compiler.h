@@ -100,35 +100,6 @@ struct CompilerOptions {
   unsigned threads = 2;
 };
 
-/// What MLIR's pass managers show of the passes, as the options of mlir-opt
-/// with these names say. Passes are named as in a pipeline: "nsa-fuse".
-struct PassManagerOptions {
-  /// mlir-timing: the time of each pass, on the standard error, as a tree by
-  /// phase ("tree") or sorted by time ("list"). Empty: not.
-  std::string timing;
-  /// mlir-print-ir-before, mlir-print-ir-after: print the IR to the standard
-  /// error before or after these passes,
-  std::vector<std::string> printBefore, printAfter;
-  /// mlir-print-ir-before-all, mlir-print-ir-after-all: or all of them,
-  bool printBeforeAll = false, printAfterAll = false;
-  /// mlir-print-ir-after-change: after those only that changed it,
-  bool printAfterChange = false;
-  /// mlir-print-ir-after-failure: after the one that fails.
-  bool printAfterFailure = false;
-  /// mlir-print-ir-module-scope: the whole module, not the operation that the
-  /// pass runs on.
-  bool printModule = false;
-  /// mlir-print-ir-tree-dir: a folder for the IR, instead of the standard
-  /// error; NN-phase/... below it. Empty: none.
-  std::string printFolder;
-  /// mlir-pass-pipeline-crash-reproducer: a file for the IR and the passes with
-  /// which `nsa-opt --run-reproducer` fails, or crashes, as the compilation
-  /// did. Empty: none.
-  std::string reproducer;
-  /// mlir-pass-pipeline-local-reproducer: begin it at the pass that failed.
-  bool reproduceLastPass = false;
-};
-
 /// Debug output of a compilation; the artefact depends on none of it.
 struct DebugOptions {
   /// Folder for the IR after each phase, as NN-phase.mlir; created if needed.
@@ -141,7 +112,9 @@ struct DebugOptions {
   /// Regular expression: passes whose name it matches report what they decided.
   /// Empty: none.
   std::string remarks;
-  PassManagerOptions passes;
+  /// Options of MLIR's pass managers, as mlir-opt has them, for the passes of
+  /// every phase: "--mlir-timing", "--mlir-print-ir-after=nsa-fuse".
+  std::vector<std::string> passManagers;
   /// Columns after which lines of IR are broken; 0 leaves them as they are.
   unsigned columns = 0;
   /// Takes warnings and remarks of a compilation that succeeds, one per line;
