@@ -17,14 +17,12 @@ for tool in nsa-compile nsa-data nsa-dump nsa-eval nsa-export nsa-generate nsa-i
     exit 1
   }
 done
-for tool in nsa-reduce nsa-lsp-server; do
-  # A tool whose reader has left is stopped, so the text is read to its end.
-  help=$("$prefix/bin/$tool" --help)
-  grep -q '^OPTIONS' <<< "$help" || {
-    echo "error: $tool --help" >&2
-    exit 1
-  }
-done
+# A tool whose reader has left is stopped, so the text is read to its end.
+help=$("$prefix/bin/nsa-lsp-server" --help)
+grep -q '^OPTIONS' <<< "$help" || {
+  echo "error: nsa-lsp-server --help" >&2
+  exit 1
+}
 # Nothing of the build tree is needed.
 mapfile -t programs < <(grep -laP '^\x7fELF' "$prefix"/bin/* "$prefix"/lib/python/nsa/*.so)
 if readelf -d "${programs[@]}" | grep -F "$source"; then

@@ -50,7 +50,6 @@ llvm_config.add_tool_substitutions(
     [
         # FileCheck matches whole lines.
         ToolSubst("nsa-opt", extra_args=["--columns=0"]),
-        "nsa-reduce",
         "nsa-lsp-server",
         ToolSubst("nsa-compile", extra_args=["--columns=0"]),
         "nsa-model",

@@ -1,6 +1,7 @@
 //===- OptTool.cpp - what nsa-opt does ------------------------------------===//
 
 #include "lib/Compiler/OptTool.h"
+#include "lib/Compiler/Reduction.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/TextLimits.h"
 #include "lib/Compiler/ToolOptions.h"
@@ -11,6 +12,7 @@
 #include "lib/Support/Text.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Reducer/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "passes/Graph/Passes.h"
 #include "passes/Support/Debug.h"
@@ -128,6 +130,8 @@ int nsa::runOptTool(int argc, char **argv) {
   mlir::DialectRegistry registry;
   nsa::registerDialects(registry);
   nsa::registerPasses();
+  nsa::registerNSAReductionPasses();
+  mlir::registerReducerPasses();
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "NSA pass driver\n", registry);
   if (std::optional<int> code = enableDebugTypes(debugOnly, debugTypes))

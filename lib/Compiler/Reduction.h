@@ -1,4 +1,4 @@
-//===- Reduction.h - passes of nsa-reduce -----------------------*- C++ -*-===//
+//===- Reduction.h - passes that make failing files small -------*- C++ -*-===//
 
 #ifndef NSA_LIB_COMPILER_REDUCTION_H
 #define NSA_LIB_COMPILER_REDUCTION_H

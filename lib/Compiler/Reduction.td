@@ -1,4 +1,4 @@
-//===- Reduction.td - passes of nsa-reduce ----------------------*- tablegen -*-===//
+//===- Reduction.td - passes that make failing files small ----*- tablegen -*-===//
 
 #ifndef NSA_LIB_COMPILER_REDUCTION_TD
 #define NSA_LIB_COMPILER_REDUCTION_TD
@@ -10,8 +10,8 @@ def ReduceFunctions : Pass<"nsa-reduce-functions", "::mlir::ModuleOp"> {
   let description = [{
     Runs the program `test` on smaller and smaller modules and keeps each that it
     finds interesting: it gets the name of a file as its last argument and exits
-    with 0 for a module that is not interesting, as the other passes of
-    `nsa-reduce` expect.
+    with 0 for a module that is not interesting, as `reduction-tree` of MLIR
+    expects.
 
     In a straight-line function every operation but the last is needed by
     another, so operations cannot simply be erased. This pass tries, until
