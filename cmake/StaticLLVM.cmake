@@ -1,11 +1,11 @@
 # Included after find_package(MLIR): makes MLIR's static libraries ask for the
-# components of LLVM that the compiler needs: JITLink, the processor's, NVPTX
-# and the passes, where their package names LLVM's shared library.
+# components of LLVM that the compiler needs: the processor's, NVPTX and the
+# passes, where their package names LLVM's shared library.
 set(MLIR_LINK_MLIR_DYLIB OFF)
 set(LLVM_LINK_LLVM_DYLIB OFF)
 
 llvm_map_components_to_libnames(_components
-  JITLink Passes Target TargetParser ${LLVM_NATIVE_ARCH} NVPTX)
+  Passes Target TargetParser ${LLVM_NATIVE_ARCH} NVPTX)
 add_library(NSALLVMComponents INTERFACE)
 target_link_libraries(NSALLVMComponents INTERFACE ${_components})
 

@@ -135,7 +135,7 @@ def RT_BinaryOp : RT_Op<"binary", [Symbol]> {
     Example:
 
     ```mlir
-    rt.binary @kernels format "elf-x86-64" cpu "x86-64-v3" size 8192 hash "00f1e2d3c4b5a697"
+    rt.binary @kernels format "objects-x86-64" cpu "x86-64-v3" size 8192 hash "00f1e2d3c4b5a697"
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$format, StrAttr:$cpu,

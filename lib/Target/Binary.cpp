@@ -53,8 +53,9 @@ static void describeBinary(ModuleOp module, const CPUBinary &binary) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   uint64_t hash = hashBytes(binary.image.data(), binary.image.size());
   rt::BinaryOp::create(builder, module.getLoc(),
-                       getUnusedSymbol(module, "kernels"), artifact::elfFormat,
-                       binary.cpu.name, binary.image.size(), toHex(hash));
+                       getUnusedSymbol(module, "kernels"),
+                       artifact::objectsFormat, binary.cpu.name,
+                       binary.image.size(), toHex(hash));
 }
 
 /// Lowers the kernels and compiles them, in their order.

@@ -14,8 +14,8 @@ struct CUDABinary;
 #define GEN_PASS_DECL
 #include "lib/Target/Passes.h.inc"
 
-/// The pass with a buffer for the shared object, which stays empty for a module
-/// without kernels.
+/// The pass with a buffer for the archive of objects, which stays empty for a
+/// module without kernels.
 std::unique_ptr<mlir::Pass> createBinary(const BinaryOptions &options,
                                          std::shared_ptr<CPUBinary> result);
 

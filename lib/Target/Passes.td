@@ -8,13 +8,13 @@ include "mlir/Pass/PassBase.td"
 def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
   let summary = "Compile the kernels of a module to machine code";
   let description = [{
-    Lowers every `tile.kernel` to LLVM, compiles it for a processor and links all
-    of them to one ELF shared object. Each kernel becomes an `rt.kernel` with the
-    size of its code and of its stack, and an `rt.binary` says what the shared
-    object is. Its bytes stay out of the IR: the compiler's driver passes
-    a buffer for them, `nsa-opt` prints the summary.
+    Lowers every `tile.kernel` to LLVM and compiles it for a processor, to an ELF
+    object of an archive. Each kernel becomes an `rt.kernel` with the size of its
+    code and of its stack, and an `rt.binary` says what the archive is. Its bytes
+    stay out of the IR: the compiler's driver passes a buffer for them, `nsa-opt`
+    prints the summary.
 
-    The object depends on the kernels and the processor only, not on the number
+    The archive depends on the kernels and the processor only, not on the number
     of threads that compile. It may refer to `memcpy`, `memmove` and `memset`; a
     kernel that needs another symbol is an error.
 
@@ -26,7 +26,7 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
     rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
         {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
          code_bytes = 96 : i64, stack_bytes = 0 : i64}
-    rt.binary @kernels format "elf-x86-64" cpu "x86-64-v3" size 1456 hash "00f1e2d3c4b5a697"
+    rt.binary @kernels format "objects-x86-64" cpu "x86-64-v3" size 1456 hash "00f1e2d3c4b5a697"
     ```
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",

@@ -152,13 +152,16 @@ Status CPUExecutable::loadKernels() {
     return {};
   const artifact::Binary *found = nullptr;
   for (const artifact::Binary *binary : *source->binaries())
-    if (binary->format()->string_view() == artifact::elfFormat)
+    if (binary->format()->string_view() == artifact::objectsFormat)
       found = binary;
   if (!found)
     return Error{std::string("has no binary of the format ") +
-                 artifact::elfFormat};
-  NSA_ASSIGN_OR_RETURN(library, KernelLibrary::load(found->data()->data(),
-                                                    found->data()->size()));
+                 artifact::objectsFormat +
+                 ", which this version runs; compile it again"};
+  NSA_ASSIGN_OR_RETURN(
+      library, KernelLibrary::load(
+                   {reinterpret_cast<const char *>(found->data()->data()),
+                    found->data()->size()}));
   for (const artifact::Kernel *kernel : *source->kernels()) {
     kernels.push_back(library.find(kernel->symbol()->str()));
     if (!kernels.back())

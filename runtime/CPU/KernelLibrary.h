@@ -3,11 +3,11 @@
 #ifndef NSA_RUNTIME_CPU_KERNELLIBRARY_H
 #define NSA_RUNTIME_CPU_KERNELLIBRARY_H
 
-#include "nsa/Support/Result.h"
+#include "runtime/CPU/Memory.h"
 
-#include <cstddef>
-#include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 
 namespace nsa {
 
@@ -16,24 +16,23 @@ namespace nsa {
 using KernelFunction = void (*)(void *const *arguments, int64_t begin,
                                 int64_t end);
 
-/// An ELF shared object, loaded from memory; unloaded on destruction.
+/// The kernels of an artefact, ready to run; unmapped on destruction.
 class KernelLibrary {
 public:
-  /// Loads a copy of `size` bytes at `data`. Fails on anything that is not a
-  /// complete shared object for this machine.
-  static Result<KernelLibrary> load(const void *data, size_t size);
-
-  KernelLibrary() = default;
-  KernelLibrary(KernelLibrary &&other) noexcept;
-  KernelLibrary &operator=(KernelLibrary &&other) noexcept;
-  ~KernelLibrary();
+  /// Maps the code and constants of an archive (ar) of ELF objects for x86-64,
+  /// which call memcpy, memmove and memset and nothing else of this process.
+  /// Fails on anything that is not complete, and on writable data.
+  static Result<KernelLibrary> load(std::string_view archive);
 
   /// The kernel of this symbol, or null.
-  KernelFunction find(const std::string &symbol) const;
+  KernelFunction find(const std::string &symbol) const {
+    auto found = kernels.find(symbol);
+    return found == kernels.end() ? nullptr : found->second;
+  }
 
 private:
-  void *handle = nullptr;
-  int fd = -1;
+  PageMemory memory;
+  std::map<std::string, KernelFunction> kernels;
 };
 
 } // namespace nsa

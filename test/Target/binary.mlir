@@ -1,4 +1,4 @@
-// The shared object is the same however many threads make it.
+// The code is the same however many threads make it.
 // RUN: nsa-opt %s --nsa-binary | FileCheck %s
 // RUN: nsa-opt %s --nsa-binary > %t.2
 // RUN: nsa-opt %s --nsa-binary=threads=1 > %t.1
@@ -6,7 +6,7 @@
 // RUN: nsa-opt %s --nsa-binary=cpu=native | FileCheck %s --check-prefix=NATIVE
 // RUN: not nsa-opt %s --nsa-binary=cpu=z80 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
-// CHECK: rt.binary @kernels format "elf-x86-64" cpu "x86-64-v3" size {{[0-9]+}} hash "{{[0-9a-f]+}}"
+// CHECK: rt.binary @kernels format "objects-x86-64" cpu "x86-64-v3" size {{[0-9]+}} hash "{{[0-9a-f]+}}"
 // CHECK: rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> () {bytes = 1024 : i64,
 // CHECK-SAME: code_bytes = {{[1-9][0-9]*}} : i64, flops = 128 : i64, grid = array<i32: 2, 1, 1>,
 // CHECK-SAME: num_outputs = 1 : i32, stack_bytes = {{[0-9]+}} : i64}
@@ -14,7 +14,7 @@
 // CHECK-NOT: tile.kernel
 // CHECK-NOT: builtin.module
 
-// NATIVE: rt.binary @kernels format "elf-x86-64" cpu "{{[a-z0-9-]+}}" size
+// NATIVE: rt.binary @kernels format "objects-x86-64" cpu "{{[a-z0-9-]+}}" size
 
 // UNKNOWN: error: unknown cpu 'z80'; known are x86-64-v2, x86-64-v3, x86-64-v4 and native
 

@@ -110,6 +110,9 @@ class Compiler:
                 with open(path) as stream:
                     yield from normalise.kernels_of_ptx(stream.read())
                 continue
+            # Of the archive's objects, whose code has no addresses yet.
+            call(os.path.join(llvm_folder(), "bin", "ld.lld"), "-shared", "--whole-archive", path, "-o", path + ".so")
+            path += ".so"
             text = call(os.path.join(llvm_folder(), "bin", "llvm-objdump"), "-d", "--no-show-raw-insn",
                         "--no-leading-addr", "--section=.text", path)
             with open(path, "rb") as stream:

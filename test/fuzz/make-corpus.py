@@ -74,7 +74,7 @@ def artifacts(corpus, build, scratch):
         run(build / "bin/nsa-compile", scratch / "seed.mlir", "-o", file)
         corpus.add(file.read_bytes())
     corpus.add(b"NSAXFILE" + struct.pack("<IIQQ", 1, 0, 0, 0))
-    corpus.write_dictionary(["NSAXFILE", "NSAX", "cpu", "elf-x86-64", "\x7fELF"])
+    corpus.write_dictionary(["NSAXFILE", "NSAX", "cpu", "objects-x86-64", "!<arch>", "\x7fELF"])
 
 
 # --- configurations ----------------------------------------------------------

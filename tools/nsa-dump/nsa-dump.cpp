@@ -17,7 +17,7 @@ static constexpr const char *toolName = "nsa-dump";
 
 /// The suffix of a file that other programs know: nvdisasm, objdump.
 static std::string suffixOf(const std::string &format) {
-  return format == artifact::elfFormat ? "so" : format;
+  return format == artifact::objectsFormat ? "a" : format;
 }
 
 /// Writes the code of the kernels to FOLDER/kernels.SUFFIX, where there are
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
                "Print the program as well as what the other options ask for");
   std::string binaries;
   app.add_option("--save-binaries", binaries,
-                 "Write the code of the kernels, kernels.so, .ptx or .cubin, "
+                 "Write the code of the kernels, kernels.a, .ptx or .cubin, "
                  "into this folder")
       ->type_name("FOLDER");
   if (std::optional<int> code = parseCommandLine(app, argc, argv))

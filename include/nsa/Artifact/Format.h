@@ -54,9 +54,9 @@ inline FileHeader makeFileHeader(uint64_t bytes, uint64_t hash,
 /// `Artifact.target` of a program for the processor.
 constexpr char cpuTarget[] = "cpu";
 
-/// `Binary.format` of an ELF shared object for x86-64 that defines the symbols
-/// of the kernels.
-constexpr char elfFormat[] = "elf-x86-64";
+/// `Binary.format` of an archive (ar) of relocatable ELF objects for x86-64,
+/// which define the symbols of the kernels.
+constexpr char objectsFormat[] = "objects-x86-64";
 
 /// Base addresses of launch operands, gemm operands, tensors and segments are
 /// multiples of this many bytes.

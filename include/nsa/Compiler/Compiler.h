@@ -195,7 +195,7 @@ struct CompileReport {
   PersistentMemory persistent;
   /// One for each entry with activations.
   std::vector<ActivationPeak> peaks;
-  /// Bytes of the kernels' shared object.
+  /// Bytes of the kernels' machine code.
   uint64_t binaryBytes = 0;
   /// One for each command, by entry and position.
   std::vector<CommandReport> table;

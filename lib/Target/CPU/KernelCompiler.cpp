@@ -1,8 +1,7 @@
-//===- KernelCompiler.cpp - kernels to a shared object --------------------===//
+//===- KernelCompiler.cpp - kernels to an archive of objects --------------===//
 
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "lib/Target/CPU/CrashGuard.h"
-#include "lib/Target/CPU/ELFLinker.h"
 #include "lib/Target/CPU/ObjectEmitter.h"
 #include "lib/Target/KernelFiles.h"
 #include "mlir/IR/SymbolTable.h"
@@ -14,6 +13,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/ThreadPool.h"
 
 using namespace mlir;
@@ -164,7 +164,8 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
 
   CPUBinary binary;
   binary.cpu = cpu;
-  std::vector<SmallVector<char, 0>> objects;
+  std::vector<llvm::NewArchiveMember> objects;
+  binary.kernels.reserve(jobs.size());
   // An error about the machine repeats for every kernel: report it once.
   llvm::StringSet<> errors;
   for (KernelJob &job : jobs) {
@@ -176,13 +177,16 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
       job.kernel.emitWarning(job.object.warning);
     binary.kernels.push_back({job.kernel.getSymName().str(),
                               job.object.codeBytes, job.object.stackBytes});
-    objects.push_back(std::move(job.object.bytes));
+    const SmallVector<char, 0> &bytes = job.object.bytes;
+    objects.emplace_back(llvm::MemoryBufferRef(
+        StringRef(bytes.data(), bytes.size()), binary.kernels.back().symbol));
   }
   if (!errors.empty())
     return failure();
-  llvm::Expected<SmallVector<char, 0>> image = linkSharedObject(objects);
-  if (!image)
-    return module.emitError() << llvm::toString(image.takeError());
-  binary.image = std::move(*image);
+  llvm::raw_svector_ostream stream(binary.image);
+  if (llvm::Error error = llvm::writeArchiveToStream(
+          stream, objects, llvm::SymtabWritingMode::NormalSymtab,
+          llvm::object::Archive::K_GNU, /*Deterministic=*/true, /*Thin=*/false))
+    return module.emitError() << llvm::toString(std::move(error));
   return binary;
 }

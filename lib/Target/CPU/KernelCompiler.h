@@ -1,9 +1,10 @@
-//===- KernelCompiler.h - kernels to a shared object ------------*- C++ -*-===//
+//===- KernelCompiler.h - kernels to an archive of objects ------*- C++ -*-===//
 //
-// Kernels in the llvm dialect become LLVM IR, machine code, and one ELF shared
-// object for the host's architecture. Each kernel is a translation unit of its
-// own: they are compiled side by side, the result does not depend on how many
-// threads did it, and whatever goes wrong has a kernel's name.
+// Kernels in the llvm dialect become LLVM IR, machine code, and an archive of
+// relocatable ELF objects for x86-64, which the runtime links where it maps
+// them. Each kernel is an object of its own: they are compiled side by side,
+// the result does not depend on how many threads did it, and whatever goes
+// wrong has a kernel's name.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@ namespace nsa {
 
 /// Properties of a kernel's machine code.
 struct KernelCode {
-  /// The symbol that the shared object exports.
+  /// The symbol that its object exports.
   std::string symbol;
   /// Bytes of machine code and constants.
   uint64_t codeBytes = 0;
@@ -27,7 +28,7 @@ struct KernelCode {
   uint64_t stackBytes = 0;
 };
 
-/// A shared object and the kernels in it, in the order they were given.
+/// An archive and the kernels in it, in the order they were given.
 struct CPUBinary {
   CPUDescription cpu;
   llvm::SmallVector<char, 0> image;

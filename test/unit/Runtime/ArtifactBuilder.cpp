@@ -149,11 +149,6 @@ void ArtifactBuilder::entry(const std::string &name,
                                   &commands, std::exchange(peak, uint64_t(0))));
 }
 
-void ArtifactBuilder::binary(const std::string &path) {
-  if (Result<std::string> bytes = readFile(path))
-    binaryBytes = *bytes;
-}
-
 std::string ArtifactBuilder::finish() {
   std::vector<flatbuffers::Offset<artifact::Segment>> segments;
   segments.reserve(4);
@@ -161,10 +156,14 @@ std::string ArtifactBuilder::finish() {
     segments.push_back(
         artifact::CreateSegment(builder, SegmentKind(kind), sizes[kind]));
   std::vector<flatbuffers::Offset<artifact::Binary>> binaries;
-  std::vector<uint8_t> bytes(binaryBytes.begin(), binaryBytes.end());
-  if (target == artifact::cpuTarget)
-    gpuFormats = {artifact::elfFormat};
-  if (!bytes.empty())
+  bool isCPU = target == artifact::cpuTarget;
+  if (isCPU)
+    gpuFormats = {artifact::objectsFormat};
+  if (binaryPath && binaryPath->empty())
+    binaryPath = isCPU ? NSA_TEST_OBJECTS : NSA_TEST_KERNELS;
+  Result<std::string> file = readFile(binaryPath.value_or("/dev/null"));
+  std::vector<uint8_t> bytes(file->begin(), file->end());
+  if (binaryPath)
     for (const char *format : gpuFormats)
       binaries.push_back(artifact::CreateBinaryDirect(builder, format, &bytes));
   std::vector<flatbuffers::Offset<flatbuffers::String>> featureOffsets,
@@ -202,7 +201,7 @@ std::string nsa::makeTestArtifact(const std::string &target,
   ArtifactBuilder b;
   b.target = target;
   b.gpuFormats = gpuFormats;
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
                         InitKind::Normal, 0.5);
   unsigned rope = b.tensor("rope", DataType::F32, {32, 4, 2},
@@ -239,7 +238,7 @@ nsa::makeSelectionArtifact(const std::string &target,
                            const std::vector<artifact::Selection> &selections) {
   ArtifactBuilder b;
   b.target = target;
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned in =
       b.tensor("indices", DataType::I32, {1, 1, 4, 1}, TensorRole::Input);
   unsigned kernel = b.kernel("column", "test_column", 4, {16, 52}, 1, {}, {},

@@ -73,9 +73,9 @@ public:
              const std::vector<unsigned> &outputs,
              const std::vector<Command> &commands);
 
-  /// The shared object, from the file that the build made. The stand-in for a
-  /// GPU takes it for a cubin.
-  void binary(const std::string &path);
+  /// What the build made of Kernels.c: objects for the processor, a shared
+  /// object that the stand-in for a GPU takes for a cubin. Or another file.
+  void binary(const std::string &path = "") { binaryPath = path; }
 
   /// The file that the commands' locations name.
   std::string source = "model.mlir";
@@ -103,7 +103,7 @@ private:
   std::vector<Slice> tensorSlices;
   std::vector<uint32_t> kernelArguments;
   std::vector<std::string> locations = {"unknown"};
-  std::string binaryBytes;
+  std::optional<std::string> binaryPath;
   std::vector<flatbuffers::Offset<artifact::Tensor>> tensors;
   std::vector<flatbuffers::Offset<artifact::Kernel>> kernels;
   std::vector<flatbuffers::Offset<artifact::Entry>> entries;

@@ -19,7 +19,7 @@ namespace {
 std::string makeEvaluation() {
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
                         artifact::InitKind::Normal, 0.5);
   unsigned x = b.tensor("x", DataType::F32, {4, 8}, TensorRole::Input);

@@ -28,7 +28,7 @@ void set(Program &program, const char *name, float value) {
 std::string makeStep() {
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned sum = b.tensor("sum", DataType::F32, {16}, TensorRole::State);
   unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
   unsigned y = b.tensor("y", DataType::F32, {3}, TensorRole::Input);
@@ -91,7 +91,7 @@ static std::string makeLaunches(const std::string &overlapped) {
   ArtifactBuilder b;
   b.target = "sm_90a";
   b.overlappedEntry = overlapped;
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
   unsigned sum = b.tensor("sum", DataType::F32, {16}, TensorRole::Output);
   unsigned add = b.kernel("add", "test_add", 1, {64, 64, 64}, 1);
@@ -170,7 +170,7 @@ TEST_F(CUDATest, PinnedHost_ReceivesStatesFromPinnedMemory) {
 TEST_F(CUDATest, LargeOutput_IsNotCopiedOnceMoreOnTheHost) {
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned logits =
       b.tensor("logits", DataType::F32, {4, 100000}, TensorRole::Output);
   unsigned next = b.tensor("next", DataType::F32, {4}, TensorRole::Output);
@@ -214,7 +214,7 @@ std::string makeMapped() {
   using artifact::Rows;
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned x = b.tensor("x", DataType::BF16, {4, 2, 96}, TensorRole::Input);
   unsigned seen = b.tensor("seen", DataType::BF16, {132}, TensorRole::Output);
   ArtifactBuilder::Slice whole = b.of(x);
@@ -382,7 +382,7 @@ TEST_F(CUDATest, FiniteChecks_SkipOtherColumns) {
   options.checkFinite = options.poison = true;
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned in = b.tensor("in", DataType::F32, {1}, TensorRole::Input);
   ArtifactBuilder::Slice scratch = b.arena(64);
   ArtifactBuilder::Slice column(scratch.segment(), scratch.offset() + 4, 52);
@@ -444,7 +444,7 @@ TEST_F(CUDATest, ErrorOfAGraph_BelongsToNoCommand) {
 TEST_F(CUDATest, BatchOfMatmuls_HasAFactorAndAnAddend) {
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned x = b.tensor("x", DataType::F32, {2, 1, 2}, TensorRole::Input);
   unsigned y = b.tensor("y", DataType::F32, {2, 2, 2}, TensorRole::Input);
   unsigned z = b.tensor("z", DataType::F32, {2, 1, 2}, TensorRole::Input);

@@ -63,7 +63,7 @@ private:
 std::string makeUpdate() {
   ArtifactBuilder b;
   b.target = "sm_90a";
-  b.binary(NSA_TEST_KERNELS);
+  b.binary();
   unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
   unsigned first = b.tensor("first", DataType::F32, {16}, TensorRole::State);
   unsigned second = b.tensor("second", DataType::F32, {16}, TensorRole::State);

@@ -97,7 +97,7 @@ llvm.func @second(%args: !llvm.ptr, %begin: i64, %end: i64) {
 TEST_F(KernelCompilerTest, KernelsThatShareHelpers_Compile) {
   FailureOr<CPUBinary> binary = compile(goodKernels);
   ASSERT_TRUE(succeeded(binary)) << message;
-  EXPECT_EQ(StringRef(binary->image.data(), 4), "\177ELF");
+  EXPECT_EQ(StringRef(binary->image.data(), 8), "!<arch>\n");
   ASSERT_EQ(binary->kernels.size(), 2u);
   EXPECT_EQ(binary->kernels[0].symbol, "first");
   EXPECT_GE(binary->kernels[0].stackBytes, 4096u);
