@@ -10,20 +10,24 @@
 using namespace nsa;
 using llvm::StringRef;
 
+static constexpr llvm::StringLiteral kOpening = "([{<", kClosing = ")]}>";
+
+static bool isWordCharacter(char c) {
+  return llvm::isAlnum(c) || c == '_' || c == '$' || c == '.';
+}
+
 namespace {
 
-/// Walks over the tokens of a text, as far as nesting needs them: strings and
-/// comments are skipped, words and numbers are one token each.
+/// Walks over the tokens of a text, as far as nesting needs them.
 class TextScanner {
 public:
   explicit TextScanner(StringRef text) : text(text) {}
 
-  /// Returns whether the parser can read the text; else `problem` says why not,
-  /// and `at` is the offset.
-  bool run();
+  /// Why the parser cannot read the text; nothing if it can.
+  std::string run();
 
-  size_t at = 0;
-  std::string problem;
+  /// Where the last token begins and where it ends.
+  size_t begin = 0, end = 0;
 
 private:
   /// An open bracket, by its kind, and the terms so far of the expression in
@@ -32,25 +36,13 @@ private:
     size_t kind;
     unsigned terms;
   };
-  enum class Token { Operand, Sign, Other };
 
-  void skipString();
-  bool openBracket(size_t kind);
-  void closeBracket(size_t kind);
-  bool takeAlias();
-  bool takeWord();
-  bool takeSign();
-  void takeOther();
-  bool checkNesting(size_t depth);
-  size_t skipBlanks(size_t from) const;
-  size_t endOfWord(size_t from) const;
-  bool isAt(size_t index, char c) const {
-    return index < text.size() && text[index] == c;
-  }
+  StringRef next();
+  size_t takeDepth(StringRef token);
+  bool isOneTermMore(StringRef token, StringRef last);
 
   StringRef text;
   llvm::SmallVector<Level> levels;
-  Token last = Token::Other;
   /// Levels inside of each alias, and the alias that is being defined, if any.
   llvm::StringMap<size_t> aliases;
   StringRef defined;
@@ -58,178 +50,122 @@ private:
 
 } // namespace
 
-static constexpr llvm::StringLiteral kOpening = "([{<", kClosing = ")]}>";
-
-static bool isWordCharacter(char c) {
-  return llvm::isAlnum(c) || c == '_' || c == '$' || c == '.';
-}
-
-/// Where the next token begins.
-size_t TextScanner::skipBlanks(size_t from) const {
-  while (from < text.size()) {
-    if (text.substr(from).starts_with("//"))
-      from = std::min(text.find('\n', from), text.size());
-    else if (llvm::isSpace(text[from]) || text[from] == '\0')
-      ++from;
+/// The next token: a string, a word or number, a name that begins with # or !,
+/// an arrow, >=, or one character; nothing at the end. Comments are skipped.
+StringRef TextScanner::next() {
+  for (begin = end; begin < text.size();)
+    if (text.substr(begin).starts_with("//"))
+      begin = std::min(text.find('\n', begin), text.size());
+    else if (llvm::isSpace(text[begin]) || text[begin] == '\0')
+      ++begin;
     else
       break;
+  StringRef rest = text.substr(begin);
+  size_t size = std::min<size_t>(1, rest.size());
+  if (rest.starts_with("\"")) {
+    while (size < rest.size() && rest[size] != '"' && rest[size] != '\n')
+      size += rest[size] == '\\' ? 2 : 1;
+    size = std::min(size + 1, rest.size());
+  } else if (rest.starts_with("->") || rest.starts_with(">=")) {
+    size = 2;
+  } else if (size &&
+             (isWordCharacter(rest[0]) || rest[0] == '#' || rest[0] == '!')) {
+    // The sign of an exponent is part of its number.
+    auto isExponent = [&] {
+      return llvm::isDigit(rest[0]) && (rest[size - 1] | 0x20) == 'e' &&
+             (rest[size] == '+' || rest[size] == '-');
+    };
+    while (size < rest.size() && (isWordCharacter(rest[size]) || isExponent()))
+      ++size;
   }
-  return from;
+  end = begin + size;
+  return rest.take_front(size);
 }
 
-/// The end of the word or number at `from`. The sign of an exponent is part of
-/// its number.
-size_t TextScanner::endOfWord(size_t from) const {
-  bool isNumber = from < text.size() && llvm::isDigit(text[from]);
-  size_t end = from;
-  while (end < text.size()) {
-    bool isExponent = isNumber && end > from && (text[end - 1] | 0x20) == 'e' &&
-                      (text[end] == '+' || text[end] == '-');
-    if (!isWordCharacter(text[end]) && !isExponent)
-      break;
-    ++end;
-  }
-  return end;
+/// Whether a token can be the last one of an operand.
+static bool endsOperand(StringRef token) {
+  return !token.empty() && token != ">=" &&
+         (isWordCharacter(token[0]) ||
+          StringRef("\"#!)]}>").contains(token[0]));
 }
 
-void TextScanner::skipString() {
-  for (++at; at < text.size() && text[at] != '"' && text[at] != '\n'; ++at)
-    if (text[at] == '\\')
-      ++at;
-  ++at;
-  last = Token::Operand;
+/// Opens and closes brackets; the levels around or in the token. A bracket that
+/// closes closes those left open in it; one that was never opened is for the
+/// parser to report.
+size_t TextScanner::takeDepth(StringRef token) {
+  size_t opening =
+             token.size() == 1 ? kOpening.find(token[0]) : StringRef::npos,
+         closing =
+             token.size() == 1 ? kClosing.find(token[0]) : StringRef::npos;
+  if (opening != StringRef::npos)
+    levels.push_back({opening, 0});
+  if (closing != StringRef::npos)
+    for (size_t depth = levels.size(); depth > 0; --depth)
+      if (levels[depth - 1].kind == closing) {
+        levels.truncate(depth - 1);
+        break;
+      }
+  auto alias = aliases.find(token);
+  return levels.size() + (alias == aliases.end() ? 0 : alias->second + 1);
 }
 
-bool TextScanner::checkNesting(size_t depth) {
-  if (!defined.empty())
-    aliases[defined] = std::max(aliases[defined], depth);
-  if (depth <= kMaxNesting)
-    return true;
-  problem = "the text is nested " + std::to_string(depth) +
-            " levels deep, expected at most " + std::to_string(kMaxNesting);
-  return false;
-}
-
-bool TextScanner::openBracket(size_t kind) {
-  levels.push_back({kind, 0});
-  last = Token::Other;
-  if (!checkNesting(levels.size()))
+/// Counts terms. Signs before the numbers of a list, and of those of operations
+/// in a region, are none. A comma begins the next expression.
+bool TextScanner::isOneTermMore(StringRef token, StringRef last) {
+  if (levels.empty() || kOpening[levels.back().kind] != '(')
     return false;
-  ++at;
-  return true;
-}
-
-/// Closes the last bracket of this kind and those left open in it. One that was
-/// never opened is for the parser to report.
-void TextScanner::closeBracket(size_t kind) {
-  for (size_t depth = levels.size(); depth > 0; --depth)
-    if (levels[depth - 1].kind == kind) {
-      levels.truncate(depth - 1);
-      break;
-    }
-  last = Token::Operand;
-  ++at;
-}
-
-/// A name that begins with # or !: of something written elsewhere, or of a
-/// dialect.
-bool TextScanner::takeAlias() {
-  size_t end = endOfWord(at + 1), next = skipBlanks(end);
-  StringRef name = text.slice(at, end);
-  if (levels.empty() && isAt(next, '=')) {
-    defined = name;
-    aliases[defined] = 0;
-  } else if (auto known = aliases.find(name); known != aliases.end()) {
-    if (!checkNesting(levels.size() + known->second + 1))
-      return false;
-  }
-  at = end;
-  last = Token::Operand;
-  return true;
-}
-
-/// MLIR's parser ends the process at arrays of index elements.
-bool TextScanner::takeWord() {
-  size_t end = endOfWord(at), next = skipBlanks(end);
-  bool hasPrefix = at > 0 && StringRef("!#@%^").contains(text[at - 1]);
-  if (text.slice(at, end) == "array" && !hasPrefix && isAt(next, '<')) {
-    size_t element = skipBlanks(next + 1);
-    if (text.slice(element, endOfWord(element)) == "index") {
-      problem = "an array attribute has elements of type 'index', expected "
-                "integers or floating-point numbers";
-      return false;
-    }
-  }
-  at = end;
-  last = Token::Operand;
-  return true;
-}
-
-/// A plus or minus. Signs before the numbers of a list, and of those of
-/// operations in a region, are no terms.
-bool TextScanner::takeSign() {
-  bool isTerm = last != Token::Other && !levels.empty() &&
-                kOpening[levels.back().kind] == '(';
-  last = Token::Sign;
-  if (isTerm && ++levels.back().terms > kMaxTerms) {
-    problem =
-        "an expression has more than " + std::to_string(kMaxTerms) + " terms";
-    return false;
-  }
-  ++at;
-  return true;
-}
-
-/// A comma begins the next expression.
-void TextScanner::takeOther() {
-  if (text[at] == ',' && !levels.empty())
+  bool isSign = token == "+" || token == "-";
+  if (token == ",")
     levels.back().terms = 0;
-  last = Token::Other;
-  ++at;
+  return isSign && (endsOperand(last) || last == "+" || last == "-") &&
+         ++levels.back().terms > kMaxTerms;
 }
 
-bool TextScanner::run() {
-  for (at = skipBlanks(0); at < text.size(); at = skipBlanks(at)) {
-    char c = text[at];
-    bool isReadable = true;
+std::string TextScanner::run() {
+  // The tokens before, the last one first.
+  StringRef before[3];
+  for (StringRef token = next(); !token.empty(); token = next()) {
     // Text after the value of an alias is no part of it.
-    if (levels.empty() && last == Token::Operand &&
-        (isWordCharacter(c) || StringRef("\"#!@%^").contains(c)))
+    if (levels.empty() && endsOperand(before[0]) &&
+        (isWordCharacter(token[0]) || StringRef("\"#!@%^").contains(token[0])))
       defined = {};
-    if (c == '"')
-      skipString();
-    else if (text.substr(at).starts_with("->") ||
-             text.substr(at).starts_with(">=")) {
-      at += 2;
-      last = Token::Other;
-    } else if (size_t kind = kOpening.find(c); kind != StringRef::npos)
-      isReadable = openBracket(kind);
-    else if (size_t kind = kClosing.find(c); kind != StringRef::npos)
-      closeBracket(kind);
-    else if (c == '#' || c == '!')
-      isReadable = takeAlias();
-    else if (isWordCharacter(c))
-      isReadable = takeWord();
-    else if (c == '+' || c == '-')
-      isReadable = takeSign();
-    else
-      takeOther();
-    if (!isReadable)
-      return false;
+    if (levels.empty() && token == "=" && !before[0].empty() &&
+        (before[0][0] == '#' || before[0][0] == '!')) {
+      defined = before[0];
+      aliases[defined] = 0;
+    }
+    size_t depth = takeDepth(token);
+    if (!defined.empty())
+      aliases[defined] = std::max(aliases[defined], depth);
+    if (depth > kMaxNesting)
+      return "the text is nested " + std::to_string(depth) +
+             " levels deep, expected at most " + std::to_string(kMaxNesting);
+    if (isOneTermMore(token, before[0]))
+      return "an expression has more than " + std::to_string(kMaxTerms) +
+             " terms";
+    // MLIR's parser ends the process at arrays of index elements.
+    if (token == "index" && before[0] == "<" && before[1] == "array" &&
+        before[2] != "@" && before[2] != "%" && before[2] != "^")
+      return "an array attribute has elements of type 'index', expected "
+             "integers or floating-point numbers";
+    before[2] = before[1];
+    before[1] = before[0];
+    before[0] = token;
   }
-  return true;
+  return "";
 }
 
 std::string nsa::findUnparsable(StringRef text, StringRef file) {
   if (mlir::isBytecode(llvm::MemoryBufferRef(text, file)))
     return "";
   TextScanner scanner(text);
-  if (scanner.run())
+  std::string problem = scanner.run();
+  if (problem.empty())
     return "";
-  StringRef before = text.take_front(scanner.at);
+  StringRef before = text.take_front(scanner.begin);
   size_t line = before.count('\n') + 1;
   size_t column = before.size() - (before.rfind('\n') + 1) + 1;
   return (file + ":" + llvm::Twine(line) + ":" + llvm::Twine(column) +
-          ": error: " + scanner.problem)
+          ": error: " + problem)
       .str();
 }
