@@ -69,12 +69,6 @@ static void addPTX(OpPassManager &manager) {
   manager.addPass(createVerifyPhase({Phase::Binary}));
 }
 
-static void addAll(OpPassManager &manager, const CUDAChip &chip) {
-  addLayout(manager, chip);
-  addNVVM(manager, chip);
-  addPTX(manager);
-}
-
 void nsa::registerGPUPhasePipelines() {
   registerForChip("nsa-phase-layout",
                   "GPU phase 9: give the tiles of kernels layouts", addLayout);
@@ -83,7 +77,4 @@ void nsa::registerGPUPhasePipelines() {
                   addNVVM);
   PassPipelineRegistration<>(
       "nsa-phase-ptx", "GPU phase 11: compile the kernels to PTX", addPTX);
-  registerForChip("nsa-cuda-binary",
-                  "The phases that make PTX of kernels, one after another",
-                  addAll);
 }

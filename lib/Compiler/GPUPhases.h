@@ -17,8 +17,8 @@ namespace nsa {
 void buildGPUPhasePipeline(mlir::OpPassManager &manager, Phase phase,
                            const CUDAChip &chip);
 
-/// Registers `nsa-phase-layout`, `nsa-phase-nvvm`, `nsa-phase-ptx` and, of all
-/// three, `nsa-cuda-binary`, which have the option `chip`.
+/// Registers `nsa-phase-layout` and `nsa-phase-nvvm`, which have the option
+/// `chip`, and `nsa-phase-ptx`.
 void registerGPUPhasePipelines();
 
 } // namespace nsa

@@ -11,28 +11,17 @@
 #include "passes/TileToCPU/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
-namespace {
-struct BinaryPipelineOptions
-    : mlir::PassPipelineOptions<BinaryPipelineOptions> {
-  Option<std::string> cpu{*this, "cpu", llvm::cl::desc("The processor"),
-                          llvm::cl::init("x86-64-v3")};
-};
-} // namespace
-
 /// The phase that needs more than passes may depend on.
 static void registerBinaryPhase() {
-  mlir::PassPipelineRegistration<BinaryPipelineOptions>(
+  mlir::PassPipelineRegistration<>(
       "nsa-phase-binary", "Phase 9: compile the kernels to machine code",
-      [](mlir::OpPassManager &manager, const BinaryPipelineOptions &options) {
-        nsa::BinaryOptions binary;
-        binary.cpu = options.cpu;
+      [](mlir::OpPassManager &manager) {
         manager.addPass(
             nsa::createRequirePhase({nsa::Phase::Binary, nsa::Phase::Plan}));
-        manager.addPass(nsa::createBinary(binary));
+        manager.addPass(nsa::createBinary());
         manager.addPass(nsa::createVerifyPhase({nsa::Phase::Binary}));
       });
 }

@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-tile-to-nvvm-llvm | FileCheck %s
-// RUN: nsa-opt %s --nsa-cuda-binary=chip=sm_80 | FileCheck %s --check-prefix=BINARY
-// RUN: not nsa-opt %s --nsa-cuda-binary=chip=sm_70 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: nsa-opt %s --nsa-phase-layout=chip=sm_80 --nsa-phase-nvvm=chip=sm_80 --nsa-phase-ptx | FileCheck %s --check-prefix=BINARY
+// RUN: not nsa-opt %s --nsa-phase-nvvm=chip=sm_70 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: unknown chip 'sm_70'
 // RUN: nsa-opt %s --nsa-outline-kernels=chip=sm_86 | FileCheck %s --check-prefix=OUTLINED
 
