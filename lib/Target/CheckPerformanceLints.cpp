@@ -1,5 +1,4 @@
 //===- CheckPerformanceLints.cpp - performance lints of entries -----------===//
-//---------===//
 
 #include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/RT/RTOps.h"
@@ -88,29 +87,14 @@ LogicalResult CheckPerformanceLintsPass::checkKernels(SymbolTable &symbols) {
   return success();
 }
 
-/// Whether a tensor is what training changes.
-static bool isTrained(Operation *symbol) {
-  auto tensor = dyn_cast_if_present<rt::TensorOp>(symbol);
-  if (!tensor)
-    return false;
-  switch (tensor.getRole()) {
-  case rt::TensorRole::Parameter:
-  case rt::TensorRole::Gradient:
-    return true;
-  case rt::TensorRole::State:
-    return bool(tensor.getState());
-  default:
-    return false;
-  }
-}
-
+/// Whether memory is of a tensor that training changes.
 static bool isTrained(Value memory, SymbolTable &symbols) {
-  Operation *op = rt::getMemoryRoot(memory).getDefiningOp();
-  if (auto get = dyn_cast<rt::GetOp>(op))
-    return isTrained(symbols.lookup(get.getTensor()));
-  auto view = dyn_cast<rt::FlatViewOp>(op);
-  return view && isTrained(symbols.lookup(
-                     cast<FlatSymbolRefAttr>(view.getTensors()[0]).getValue()));
+  return llvm::any_of(rt::getTensorNames(memory), [&](FlatSymbolRefAttr name) {
+    auto tensor = symbols.lookup<rt::TensorOp>(name.getValue());
+    return tensor &&
+           (tensor.getRole() == rt::TensorRole::Parameter ||
+            tensor.getRole() == rt::TensorRole::Gradient || tensor.getState());
+  });
 }
 
 static bool isTrainingEntry(rt::EntryOp entry, SymbolTable &symbols) {
