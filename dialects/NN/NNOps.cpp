@@ -71,29 +71,6 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
 // Result types
 //===----------------------------------------------------------------------===//
 
-LogicalResult SplitHeadsOp::inferReturnTypes(MLIRContext *context,
-                                             std::optional<Location> location,
-                                             Adaptor adaptor,
-                                             SmallVectorImpl<Type> &types) {
-  ArrayRef<int64_t> shape = getShape(adaptor.getInput());
-  int64_t heads = adaptor.getHeads();
-  types.push_back(
-      RankedTensorType::get({shape[0], shape[1], heads, shape[2] / heads},
-                            getElementType(adaptor.getInput())));
-  return success();
-}
-
-LogicalResult MergeHeadsOp::inferReturnTypes(MLIRContext *context,
-                                             std::optional<Location> location,
-                                             Adaptor adaptor,
-                                             SmallVectorImpl<Type> &types) {
-  ArrayRef<int64_t> shape = getShape(adaptor.getInput());
-  types.push_back(RankedTensorType::get(
-      {shape[0], shape[1], saturatingProduct(shape[2], shape[3])},
-      getElementType(adaptor.getInput())));
-  return success();
-}
-
 LogicalResult SplitOp::inferReturnTypes(MLIRContext *context,
                                         std::optional<Location> location,
                                         Adaptor adaptor,
@@ -131,30 +108,6 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context,
           std::numeric_limits<int64_t>::max(), " rows or columns together");
   }
   types.push_back(RankedTensorType::get(shape, getElementType(first)));
-  return success();
-}
-
-LogicalResult GateOp::inferReturnTypes(MLIRContext *context,
-                                       std::optional<Location> location,
-                                       Adaptor adaptor,
-                                       SmallVectorImpl<Type> &types) {
-  ArrayRef<int64_t> shape = getShape(adaptor.getLogits());
-  auto branches = static_cast<int64_t>(adaptor.getBranches());
-  int64_t heads = branches > 0 ? shape[2] / branches : 0;
-  types.push_back(RankedTensorType::get({shape[0], shape[1], heads, branches},
-                                        Float32Type::get(context)));
-  return success();
-}
-
-LogicalResult GateBackwardOp::inferReturnTypes(MLIRContext *context,
-                                               std::optional<Location> location,
-                                               Adaptor adaptor,
-                                               SmallVectorImpl<Type> &types) {
-  ArrayRef<int64_t> shape = getShape(adaptor.getGates());
-  int64_t logits = saturatingProduct(shape[2], shape[3]);
-  types.push_back(
-      withLast(shape.take_front(2), logits, adaptor.getLogitsType()));
-  types.push_back(getRowSumType(context, logits, adaptor.getPartialSumsAttr()));
   return success();
 }
 

@@ -307,6 +307,10 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
   let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_PositiveI64:$heads);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
   let operandPrecision = [{OperandPrecision::Any}];
+  let resultTypes = [{
+    RankedTensorType::get({getDim(adaptor.getInput(), 0), getDim(adaptor.getInput(), 1), int64_t(adaptor.getHeads()),
+                           getDim(adaptor.getInput(), 2) / int64_t(adaptor.getHeads())}, getElementType(adaptor.getInput()))
+  }];
   let resultNames = [{"heads"}];
   let backward = [{MergeHeadsOp::create(builder, getLoc(), resultGrads[0])}];
   let hasVerifier = 1;
@@ -328,6 +332,10 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input);
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
   let operandPrecision = [{OperandPrecision::Any}];
+  let resultTypes = [{
+    withLast(getShape(adaptor.getInput()).take_front(2), saturatingElements(getShape(adaptor.getInput()).drop_front(2)),
+             getElementType(adaptor.getInput()))
+  }];
   let resultNames = [{"merged"}];
   let backward = [{
     SplitHeadsOp::create(builder, getLoc(), resultGrads[0], getDim(getInput(), 2))
@@ -434,6 +442,11 @@ def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
   let operandPrecision = [{
     index == 0 ? OperandPrecision::Any : OperandPrecision::Full
   }];
+  let resultTypes = [{
+    RankedTensorType::get({getDim(adaptor.getLogits(), 0), getDim(adaptor.getLogits(), 1),
+                           getDim(adaptor.getLogits(), 2) / std::max<int64_t>(adaptor.getBranches(), 1), int64_t(adaptor.getBranches())},
+                          Float32Type::get(context))
+  }];
   let resultNames = [{"gates"}];
   let assemblyFormat = [{
     $activation $logits (`,` $bias^)? attr-dict
@@ -475,6 +488,11 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
                        OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatTensorOfRank<3>:$logits_grad,
                       NSA_F32Tensor:$bias_grad);
+  let resultTypes = [{
+    withLast(getShape(adaptor.getGates()).take_front(2), saturatingElements(getShape(adaptor.getGates()).drop_front(2)),
+             adaptor.getLogitsType()),
+    getRowSumType(context, saturatingElements(getShape(adaptor.getGates()).drop_front(2)), adaptor.getPartialSumsAttr())
+  }];
   let resultNames = [{"dlogits", "dbias"}];
   let assemblyFormat = [{
     $activation $gates_grad `,` $gates attr-dict
