@@ -6,11 +6,7 @@
 #include "runtime/Core/ArtifactBytes.h"
 #include "runtime/Core/ArtifactChecks.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace nsa;
 using artifact::FileHeader;
@@ -101,46 +97,21 @@ Result<Artifact> Artifact::fromBytes(const void *data, size_t size,
   return read(std::move(bytes), size, name);
 }
 
-/// Fills `bytes` from `fd`; false when the file ends early or fails.
-static bool readFully(int fd, uint8_t *bytes, size_t size) {
-  while (size > 0) {
-    ssize_t got = ::read(fd, bytes, size);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0)
-      return false;
-    bytes += got;
-    size -= size_t(got);
-  }
-  return true;
-}
-
 // The file is read, not mapped: a file that shrinks while it is mapped kills
 // the process.
 Result<Artifact> Artifact::open(const std::string &path) {
-  // Of a pipe without a writer, which is refused below, not to wait for
-  // it.
-  Descriptor fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return systemError("cannot open", path);
-  struct stat info;
-  if (::fstat(fd, &info) != 0)
-    return systemError("cannot inspect", path);
-  if (!S_ISREG(info.st_mode))
-    return Error{"cannot open '" + path + "': not a regular file"};
-  size_t size = size_t(info.st_size);
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  size_t size = file.size();
   // Before memory for all of it: a path may be that of anything.
   FileHeader header;
-  if (size >= sizeof header &&
-      ::pread(fd, &header, sizeof header, 0) == ssize_t(sizeof header))
+  if (size >= sizeof header) {
+    NSA_RETURN_IF_ERROR(file.readAt(0, &header, sizeof header));
     if (Status status = checkHeader(header, size); !status)
       return Error{path + ": " + status.message()};
+  }
   std::shared_ptr<uint8_t> bytes = allocateBytes(size);
   if (!bytes)
     return Error{path + ": no memory for " + bytesText(size)};
-  errno = 0;
-  if (!readFully(fd, bytes.get(), size))
-    return errno ? systemError("cannot read", path)
-                 : Error{path + ": shrank while it was read"};
+  NSA_RETURN_IF_ERROR(file.readAt(0, bytes.get(), size));
   return read(std::move(bytes), size, path);
 }
