@@ -67,6 +67,12 @@ void GroupBuilder::buildPart(Expr program, size_t index, const Extent &begin) {
   buildParts(b, part.spec, ids, [&] { part.build(b, own); });
 }
 
+ResultRange nsa::launch(KernelCache &cache, OpBuilder &builder, Operation *op,
+                        const LaunchPart &part) {
+  return cache.launch(builder, op, part.spec, part.inputs, part.outputs,
+                      part.build);
+}
+
 SmallVector<SmallVector<Value>>
 nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
                     StringRef suffix, ArrayRef<LaunchPart> parts) {

@@ -24,6 +24,10 @@ struct LaunchPart {
       build;
 };
 
+/// Launches a part alone.
+mlir::ResultRange launch(KernelCache &cache, mlir::OpBuilder &builder,
+                         mlir::Operation *op, const LaunchPart &part);
+
 /// Launches the parts as one kernel of `op`, called after the first part's
 /// shape, and returns the outputs of each. Groups of other parts, or of parts
 /// with other inputs, are other kernels.

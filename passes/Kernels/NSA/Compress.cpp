@@ -1,7 +1,6 @@
 //===- Compress.cpp - one row for each block of tokens --------------------===//
 
 #include "passes/Kernels/NSA/CompressKernels.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -56,14 +55,6 @@ Extent CompressKernel::numPhaseTiles() const {
 //===----------------------------------------------------------------------===//
 // Packed sequences
 //===----------------------------------------------------------------------===//
-
-Value CompressKernel::takeStart(Args &inputs) const {
-  if (!isPacked)
-    return {};
-  Value start = inputs.back();
-  inputs = inputs.drop_back();
-  return start;
-}
 
 /// A block is no shorter than a stride, so it has the last token of the stride
 /// that its row stands for, which says whose block it is.
@@ -130,22 +121,20 @@ KernelSpec CompressKernel::biasSpec() const {
 //===----------------------------------------------------------------------===//
 
 /// Program: (block tile, head, batch).
-void CompressKernel::buildMean(TileBuilder &b, Args args) const {
-  Args inputs = args.drop_back();
-  Value start = takeStart(inputs), x = inputs[0], y = args.back();
+void CompressKernel::buildMean(TileBuilder &b, const In &in, Out y) const {
   int64_t rows = blockTile();
   Expr i0 = b.programId(0) * rows;
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value cols = b.range(0, width, 1);
-  Value first = findFirstTokens(b, start, batchRow, i0);
+  Value first = findFirstTokens(b, in.start, batchRow, i0);
   Value sum =
       b.forLoop(0, block, 1, {b.zeros(rows, width)},
                 [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
                   Value t = getTokens(b, first, i0, r);
-                  Value tokens = b.load(x, {batchRow, t, head, cols});
+                  Value tokens = b.load(in.input, {batchRow, t, head, cols});
                   return {add(b, carried[0], tokens)};
                 })[0];
-  b.store(scaled(b, sum, 1.0 / block), y,
+  b.store(scaled(b, sum, 1.0 / block), y[0],
           {batchRow, b.range(i0, rows, 0), head, cols});
 }
 
@@ -169,144 +158,23 @@ Value CompressKernel::findBlockOf(TileBuilder &b, Value start, Expr batchRow,
 
 /// Program: (token tile, head, batch). Token t lies in the last `overlap()`
 /// blocks up to block t / stride; those that do not exist read as 0.
-void CompressKernel::buildMeanInputGrad(TileBuilder &b, Args args) const {
-  Args inputs = args.drop_back();
-  Value start = takeStart(inputs), dY = inputs[0], dX = args.back();
+void CompressKernel::buildMeanInputGrad(TileBuilder &b, const In &in,
+                                        Out dX) const {
   int64_t rows = getTileSize(sequence);
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value t = b.range(b.programId(0) * rows, rows, 0);
   Value cols = b.range(0, width, 1);
-  Value begin = start ? b.load(start, {batchRow, t}) : Value();
+  Value begin = in.start ? b.load(in.start, {batchRow, t}) : Value();
   Value sum = b.forLoop(
       1 - overlap(), 1, 1, {b.zeros(rows, width)},
       [&](Expr offset, ArrayRef<Value> carried) -> SmallVector<Value> {
-        Value i = start ? findBlockOf(b, start, batchRow, t, begin, offset)
-                        : b.map({t}, b.i32(), [&](ArrayRef<Expr> x) {
-                            return x[0] / stride + offset;
-                          });
-        Value grads = b.load(dY, {batchRow, i, head, cols});
+        Value i = in.start
+                      ? findBlockOf(b, in.start, batchRow, t, begin, offset)
+                      : b.map({t}, b.i32(), [&](ArrayRef<Expr> x) {
+                          return x[0] / stride + offset;
+                        });
+        Value grads = b.load(in.outputGrad, {batchRow, i, head, cols});
         return {add(b, carried[0], grads)};
       })[0];
-  b.store(scaled(b, sum, 1.0 / block), dX, {batchRow, t, head, cols});
-}
-
-//===----------------------------------------------------------------------===//
-// Patterns
-//===----------------------------------------------------------------------===//
-
-/// The operands of a projection, with the bias in place of the positions.
-template <typename OpT>
-static SmallVector<Value> withBias(OpT op, const CompressKernel &kernel,
-                                   KernelCache &cache, OpBuilder &builder) {
-  SmallVector<Value> operands(op->getOperands());
-  if (kernel.hasPositions)
-    operands[operands.size() - (kernel.isPacked ? 2 : 1)] = cache.launch(
-        builder, op, kernel.biasSpec(), {op.getWeight(), op.getPositions()},
-        kernel.biasType(builder.getContext()),
-        [&](TileBuilder &b, ArrayRef<Value> args) {
-          kernel.buildBias(b, args);
-        })[0];
-  return operands;
-}
-
-static LogicalResult convertCompress(CompressOp op, KernelCache &cache,
-                                     PatternRewriter &rewriter) {
-  CompressKernel kernel(op, cache.getSchedule());
-  bool mean = op.getKind() == CompressionKind::Mean;
-  KernelSpec spec =
-      kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width);
-  auto body = [&](TileBuilder &b, ArrayRef<Value> args) {
-    mean ? kernel.buildMean(b, args) : kernel.buildProjection(b, args);
-  };
-  SmallVector<Value> operands = withBias(op, kernel, cache, rewriter);
-  return cache.replace(rewriter, op, spec, operands, body);
-}
-
-using Build = void (CompressKernel::*)(TileBuilder &,
-                                       CompressKernel::Args) const;
-
-/// Launches one of the kernels of a gradient.
-static ResultRange launch(KernelCache &cache, OpBuilder &builder,
-                          CompressBackwardOp op, const CompressKernel &kernel,
-                          const KernelSpec &spec, ValueRange inputs,
-                          TypeRange outputs, Build build) {
-  return cache.launch(
-      builder, op, spec, inputs, outputs,
-      [&](TileBuilder &b, ArrayRef<Value> args) { (kernel.*build)(b, args); });
-}
-
-static void convertProjection(CompressBackwardOp op,
-                              const CompressKernel &kernel, KernelCache &cache,
-                              PatternRewriter &rewriter) {
-  int64_t product = 2 * kernel.width;
-  Value x = op.getInput(), dY = op.getOutputGrad(), dZ = dY, active;
-  auto withStart = [&](SmallVector<Value> inputs) {
-    if (op.getStart())
-      inputs.push_back(op.getStart());
-    return inputs;
-  };
-  if (op.getKind() == CompressionKind::Mlp) {
-    ResultRange hidden =
-        launch(cache, rewriter, op, kernel,
-               kernel.spec("dz", kernel.hiddenGradGrid(), product),
-               withBias(op, kernel, cache, rewriter),
-               {dY.getType(), dY.getType()}, &CompressKernel::buildHiddenGrad);
-    dZ = hidden[0];
-    active = hidden[1];
-  }
-
-  SmallVector<Value> grads;
-  llvm::append_range(grads,
-                     launch(cache, rewriter, op, kernel,
-                            kernel.spec("dx", kernel.inputGradGrid(), product),
-                            withStart({dZ, op.getWeight()}), x.getType(),
-                            &CompressKernel::buildInputGrad));
-
-  SmallVector<Value> inputs = {x, dZ};
-  SmallVector<Type> types = {op.getParameterGrads()[0].getType()};
-  if (kernel.hasPositions) {
-    inputs.append({op.getWeight(), op.getPositions()});
-    types.push_back(op.getParameterGrads().back().getType());
-  }
-  ResultRange parameters =
-      launch(cache, rewriter, op, kernel,
-             kernel.spec("dw", kernel.weightGradGrid(), product),
-             withStart(inputs), types, &CompressKernel::buildWeightGrad);
-  grads.push_back(parameters[0]);
-  if (active) {
-    KernelSpec spec =
-        kernel.spec("dw2", {kernel.numHiddenTiles(), kernel.heads, 1}, 0);
-    spec.flops = product * int64_t(kernel.batch * kernel.blocks * kernel.heads *
-                                   kernel.width);
-    llvm::append_range(grads,
-                       launch(cache, rewriter, op, kernel, spec, {active, dY},
-                              op.getParameterGrads()[1].getType(),
-                              &CompressKernel::buildOutputWeightGrad));
-  }
-  if (kernel.hasPositions)
-    grads.push_back(parameters[1]);
-  rewriter.replaceOp(op, grads);
-}
-
-static LogicalResult convertCompressBackward(CompressBackwardOp op,
-                                             KernelCache &cache,
-                                             PatternRewriter &rewriter) {
-  CompressKernel kernel(op, cache.getSchedule());
-  if (op.getKind() != CompressionKind::Mean) {
-    convertProjection(op, kernel, cache, rewriter);
-    return success();
-  }
-  Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
-  KernelSpec spec = kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1);
-  SmallVector<Value> inputs = {op.getOutputGrad()};
-  if (op.getStart())
-    inputs.push_back(op.getStart());
-  rewriter.replaceOp(op, launch(cache, rewriter, op, kernel, spec, inputs,
-                                op.getInputGrad().getType(),
-                                &CompressKernel::buildMeanInputGrad));
-  return success();
-}
-
-void nsa::populateCompressPatterns(KernelPatterns &patterns) {
-  patterns.add(convertCompress, convertCompressBackward);
+  b.store(scaled(b, sum, 1.0 / block), dX[0], {batchRow, t, head, cols});
 }

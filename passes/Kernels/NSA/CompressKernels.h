@@ -8,22 +8,33 @@
 
 namespace nsa {
 
+/// What a kernel of compression reads; null where it does without.
+struct CompressOperands {
+  llvm::SmallVector<mlir::Value *> slots() {
+    return {&active,       &outputGrad, &input, &dotGrad, &weight,
+            &outputWeight, &positions,  &start, &table};
+  }
+
+  /// What SiLU makes of the hidden rows of the mlp, and the gradients of the
+  /// output and of the dot with the weight.
+  mlir::Value active, outputGrad, input, dotGrad;
+  /// `positions` may be the bias that follows from them.
+  mlir::Value weight, outputWeight, positions;
+  /// Where packed sequences begin, and the angles that turn the result.
+  mlir::Value start, table;
+};
+
 /// x [B, S, H, D] and y [B, Nc, H, D], with blocks of `block` tokens that start
 /// every `stride` tokens. A token lies in at most `overlap()` blocks.
 ///
-/// `args` are inputs in the order of the comments, then outputs. Of the
-/// parameters, the output weight is there for the mlp only. Of packed
-/// sequences, the start is the last input of every kernel that goes through x,
-/// dx or rows.
 struct CompressKernel {
-  template <typename OpT>
-  CompressKernel(OpT op, const KernelSchedule &schedule)
-      : isGPU(schedule.isGPU), kind(op.getKind()),
-        hasPositions(op.getPositions() != nullptr),
-        isPacked(op.getStart() != nullptr), heads(getDim(op.getInput(), 2)),
-        width(getDim(op.getInput(), 3)), block(op.getBlock()),
-        stride(op.getStride()), batch(getExtent(op.getInput(), 0)),
-        sequence(getExtent(op.getInput(), 1)),
+  CompressKernel(CompressionKind kind, CompressedAttr compressed,
+                 const CompressOperands &in, const KernelSchedule &schedule)
+      : isGPU(schedule.isGPU), kind(kind), hasPositions(bool(in.positions)),
+        isPacked(bool(in.start)), heads(getDim(in.input, 2)),
+        width(getDim(in.input, 3)), block(compressed.getBlock()),
+        stride(compressed.getStride()), batch(getExtent(in.input, 0)),
+        sequence(getExtent(in.input, 1)),
         blocks(isPacked ? floorDiv(sequence, stride)
                         : atLeast(floorDiv(sequence - block, stride) + 1, 0)) {
     // No block fits: how long it would be matters to parameters only.
@@ -80,26 +91,23 @@ struct CompressKernel {
                                        mlir::Float32Type::get(context));
   }
 
-  using Args = llvm::ArrayRef<mlir::Value>;
-  /// x; y.
-  void buildMean(tile::TileBuilder &b, Args args) const;
-  /// dy; dx.
-  void buildMeanInputGrad(tile::TileBuilder &b, Args args) const;
+  using In = CompressOperands;
+  using Out = llvm::ArrayRef<mlir::Value>;
+  void buildMean(tile::TileBuilder &b, const In &in, Out y) const;
+  void buildMeanInputGrad(tile::TileBuilder &b, const In &in, Out dX) const;
 
-  /// weight, positions; what the positions add to every row of the dot with
-  /// the weight, f32 [H, D]: the bias.
-  void buildBias(tile::TileBuilder &b, Args args) const;
-  /// x, parameters with the bias in place of the positions; y.
-  void buildProjection(tile::TileBuilder &b, Args args) const;
-  /// dy, x, parameters with the bias in place of the positions; the gradient of
-  /// the hidden rows and what SiLU makes of them, both [B, Nc, H, D].
-  void buildHiddenGrad(tile::TileBuilder &b, Args args) const;
-  /// The gradient of the dot with the weight, weight; dx.
-  void buildInputGrad(tile::TileBuilder &b, Args args) const;
-  /// x, the gradient of the dot, weight, positions; dweight, dpositions.
-  void buildWeightGrad(tile::TileBuilder &b, Args args) const;
-  /// What SiLU makes of the hidden rows, dy; doutput_weight.
-  void buildOutputWeightGrad(tile::TileBuilder &b, Args args) const;
+  /// What the positions add to every row of the dot with the weight, f32
+  /// [H, D]: the bias, which other kernels have in place of the positions.
+  void buildBias(tile::TileBuilder &b, const In &in, Out bias) const;
+  void buildProjection(tile::TileBuilder &b, const In &in, Out y) const;
+  /// The gradient of the hidden rows and what SiLU makes of them, both
+  /// [B, Nc, H, D].
+  void buildHiddenGrad(tile::TileBuilder &b, const In &in, Out out) const;
+  void buildInputGrad(tile::TileBuilder &b, const In &in, Out dX) const;
+  /// dweight, and dpositions if there are positions.
+  void buildWeightGrad(tile::TileBuilder &b, const In &in, Out out) const;
+  void buildOutputWeightGrad(tile::TileBuilder &b, const In &in,
+                             Out dWeight) const;
 
   bool isGPU;
   CompressionKind kind;
@@ -111,9 +119,6 @@ private:
   /// Rows of tiles over `count` of them: of dots on a GPU as many as give
   /// its warps work, which rotate rows in the same launch.
   int64_t getRowTile(const Extent &count) const;
-  /// Takes the start of packed sequences from the end of `inputs`; null if
-  /// there is none.
-  mlir::Value takeStart(Args &inputs) const;
   /// The first tokens of the blocks of some rows, i32 [rows, 1]; so far before
   /// the first token that none of the block exists where a row is no block.
   /// Null without packed sequences.
@@ -125,8 +130,8 @@ private:
   /// The rows from `i0` on, but none of those that are no blocks.
   mlir::Value getBlockRows(tile::TileBuilder &b, mlir::Value first,
                            tile::Expr i0) const;
-  mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,
-                      mlir::Value first, tile::Expr i0, mlir::Value cols) const;
+  mlir::Value project(tile::TileBuilder &b, const In &in, mlir::Value first,
+                      tile::Expr i0, mlir::Value cols) const;
   /// What a program treats of other dimensions, and its first column.
   std::pair<tile::Expr, tile::Expr> splitProgram(tile::Expr program) const;
   mlir::Value matrixRowsOf(tile::TileBuilder &b, tile::Expr r, tile::Expr m0,
@@ -145,9 +150,10 @@ private:
   };
   Slice sliceOf(tile::TileBuilder &b, tile::Expr n) const;
   llvm::SmallVector<mlir::Value>
-  forEachBlockTile(tile::TileBuilder &b, Args inits,
+  forEachBlockTile(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> inits,
                    llvm::function_ref<llvm::SmallVector<mlir::Value>(
-                       tile::Expr batchRow, tile::Expr i0, Args carried)>
+                       tile::Expr batchRow, tile::Expr i0,
+                       llvm::ArrayRef<mlir::Value> carried)>
                        body) const;
 };
 

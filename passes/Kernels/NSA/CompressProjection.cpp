@@ -51,9 +51,8 @@ CompressKernel::Slice CompressKernel::sliceOf(TileBuilder &b, Expr n) const {
 
 /// Columns `cols` of the dot of the blocks from `i0` on with the weight,
 /// f32 [blockTile(), size of cols]. Program: (block tile, head, batch).
-Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
-                              Value first, Expr i0, Value cols) const {
-  Value weight = parameters[0];
+Value CompressKernel::project(TileBuilder &b, const In &in, Value first,
+                              Expr i0, Value cols) const {
   int64_t rows = blockTile(), slice = widthSlice();
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value zeros = b.zeros(rows, getNumColumns(cols));
@@ -63,13 +62,12 @@ Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
                 [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
                   auto [r, row, some] = sliceOf(b, n);
                   Value t = getTokens(b, first, i0, r);
-                  Value tokens = b.load(x, {batchRow, t, head, some});
+                  Value tokens = b.load(in.input, {batchRow, t, head, some});
                   Value matrix =
-                      b.load(weight, {head, b.range(row, slice, 0), cols});
+                      b.load(in.weight, {head, b.range(row, slice, 0), cols});
                   return {b.dot(tokens, matrix, carried[0])};
                 })[0];
-  return hasPositions ? add(b, sum, b.load(parameters.back(), {head, cols}))
-                      : sum;
+  return hasPositions ? add(b, sum, b.load(in.positions, {head, cols})) : sum;
 }
 
 /// 0 in the rows that are no blocks of packed sequences.
@@ -81,8 +79,7 @@ static Value zeroOthers(TileBuilder &b, Value rows, Value first) {
 }
 
 /// Program: (tile of columns, head).
-void CompressKernel::buildBias(TileBuilder &b, Args args) const {
-  Value weight = args[0], positions = args[1];
+void CompressKernel::buildBias(TileBuilder &b, const In &in, Out bias) const {
   int64_t columns = hiddenTile();
   Expr head = b.programId(1);
   Value cols = b.range(b.programId(0) * columns, columns, 1);
@@ -91,12 +88,12 @@ void CompressKernel::buildBias(TileBuilder &b, Args args) const {
       0, block, 1, {b.zeros(width, columns)},
       [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
         Value matrix =
-            b.load(weight, {head, b.range(r * width, width, 0), cols});
-        Value position = b.load(positions, {head, r, b.range(0, width, 0)});
+            b.load(in.weight, {head, b.range(r * width, width, 0), cols});
+        Value position = b.load(in.positions, {head, r, b.range(0, width, 0)});
         return {b.map({carried[0], matrix, position}, b.f32(),
                       [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; })};
       })[0];
-  b.store(b.reduceAdd(sum, /*axis=*/0), args[2], {head, cols});
+  b.store(b.reduceAdd(sum, /*axis=*/0), bias[0], {head, cols});
 }
 
 /// SiLU.
@@ -107,19 +104,17 @@ static Value activate(TileBuilder &b, Value hidden) {
 
 /// Program: (block tile, head, batch). It has all columns: compressed keys are
 /// rotated by the program that writes them.
-void CompressKernel::buildProjection(TileBuilder &b, Args args) const {
-  Args parameters = args.drop_front().drop_back();
-  Value start = takeStart(parameters);
+void CompressKernel::buildProjection(TileBuilder &b, const In &in,
+                                     Out y) const {
   int64_t rows = blockTile(), slice = widthSlice();
   Expr i0 = b.programId(0) * rows, head = b.programId(1);
-  Value first = findFirstTokens(b, start, b.programId(2), i0);
+  Value first = findFirstTokens(b, in.start, b.programId(2), i0);
   auto product = [&](Value cols) {
-    Value y = project(b, args[0], parameters, first, i0, cols);
-    return hasPositions ? zeroOthers(b, y, first) : y;
+    Value rows = project(b, in, first, i0, cols);
+    return hasPositions ? zeroOthers(b, rows, first) : rows;
   };
   auto store = [&](Value result, Value cols) {
-    b.store(result, args.back(),
-            {b.programId(2), b.range(i0, rows, 0), head, cols});
+    b.store(result, y[0], {b.programId(2), b.range(i0, rows, 0), head, cols});
   };
   auto forEach = [&](int64_t size, function_ref<void(Value cols)> body) {
     b.forLoop(0, padded(), size, {}, [&](Expr c, ArrayRef<Value>) {
@@ -138,34 +133,31 @@ void CompressKernel::buildProjection(TileBuilder &b, Args args) const {
     Value active = activate(b, product(all));
     return forEach(slice, [&](Value cols) {
       Value matrix =
-          b.load(parameters[1], {head, b.range(0, padded(), 0), cols});
+          b.load(in.outputWeight, {head, b.range(0, padded(), 0), cols});
       store(b.dot(active, matrix, b.zeros(rows, slice)), cols);
     });
   }
   // Some hidden columns at a time: registers do not hold all beside the result.
-  Value y =
+  Value sum =
       b.forLoop(0, padded(), slice, {b.zeros(rows, padded())},
                 [&](Expr c, ArrayRef<Value> carried) -> SmallVector<Value> {
                   Value active = activate(b, product(b.range(c, slice, 1)));
-                  Value matrix =
-                      b.load(parameters[1], {head, b.range(c, slice, 0), all});
+                  Value matrix = b.load(in.outputWeight,
+                                        {head, b.range(c, slice, 0), all});
                   return {b.dot(active, matrix, carried[0])};
                 })[0];
-  store(y, all);
+  store(sum, all);
 }
 
 /// Program: (tile of columns of a block tile, head, batch).
-void CompressKernel::buildHiddenGrad(TileBuilder &b, Args args) const {
-  Value dY = args[0], x = args[1];
-  Args parameters = args.drop_front(2).drop_back(2),
-       outputs = args.take_back(2);
-  Value start = takeStart(parameters);
+void CompressKernel::buildHiddenGrad(TileBuilder &b, const In &in,
+                                     Out out) const {
   int64_t rows = blockTile();
   auto [tile, column] = splitProgram(b.programId(0));
   Expr i0 = tile * rows, c0 = column, head = b.programId(1);
-  Value first = findFirstTokens(b, start, b.programId(2), i0);
+  Value first = findFirstTokens(b, in.start, b.programId(2), i0);
   Value own = b.range(c0, columnTile(), 1);
-  Value hidden = project(b, x, parameters, first, i0, own);
+  Value hidden = project(b, in, first, i0, own);
   SmallVector<Operand> place = {b.programId(2), b.range(i0, rows, 0), head,
                                 own};
   int64_t slice = widthSlice();
@@ -176,8 +168,8 @@ void CompressKernel::buildHiddenGrad(TileBuilder &b, Args args) const {
         SmallVector<Operand> some(place);
         some.back() = cols;
         Value matrix =
-            b.load(parameters[1], {head, b.range(c0, columnTile(), 0), cols});
-        return {b.dot(b.load(dY, some), matrix, carried[0],
+            b.load(in.outputWeight, {head, b.range(c0, columnTile(), 0), cols});
+        return {b.dot(b.load(in.outputGrad, some), matrix, carried[0],
                       /*transposeB=*/true)};
       })[0];
   SmallVector<Value> results =
@@ -186,7 +178,7 @@ void CompressKernel::buildHiddenGrad(TileBuilder &b, Args args) const {
               Expr z = x[0], s = sigmoid(z);
               return {x[1] * (s * (1 + z * (1 - s))), z * s};
             });
-  for (auto [result, output] : llvm::zip_equal(results, outputs))
+  for (auto [result, output] : llvm::zip_equal(results, out))
     b.store(zeroOthers(b, result, first), output, place);
 }
 
@@ -273,10 +265,8 @@ Value CompressKernel::PackedStrides::findRest(const CompressKernel &kernel,
 /// Program: (tile of columns of tokens of one phase, head, batch). The phase of
 /// a token is its offset from the start of its stride: token a*stride + phase
 /// is token phase + m*stride of block a - m, for every token of the phase.
-void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
-  Args inputs = args.drop_back();
-  Value start = takeStart(inputs);
-  Value dZ = inputs[0], weight = inputs[1], dX = args.back();
+void CompressKernel::buildInputGrad(TileBuilder &b, const In &in,
+                                    Out dX) const {
   int64_t rows = phaseTile();
   auto [tile, column] = splitProgram(b.programId(0));
   Expr phase = tile % stride, c0 = column;
@@ -285,8 +275,8 @@ void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
   int64_t slices = numSlices(), columns = columnTile();
   Value cols = b.range(c0, columns, 1);
   std::optional<PackedStrides> strides;
-  if (start)
-    strides.emplace(*this, b, start, batchRow, a0);
+  if (in.start)
+    strides.emplace(*this, b, in.start, batchRow, a0);
   Value sum = b.forLoop(
       (1 - overlap()) * slices, slices, 1, {b.zeros(rows, columns)},
       [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -294,25 +284,26 @@ void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
         Expr r = phase - offset * stride;
         Value i = strides ? strides->findBlocks(*this, b, offset)
                           : b.range(a0 + offset, rows, 0);
-        Value grads = b.load(dZ, {batchRow, i, head, some});
-        Value matrix =
-            b.load(weight, {head, b.range(r * width + c0, columns, 0), some});
+        Value grads = b.load(in.dotGrad, {batchRow, i, head, some});
+        Value matrix = b.load(
+            in.weight, {head, b.range(r * width + c0, columns, 0), some});
         return {b.dot(grads, matrix, carried[0], /*transposeB=*/true)};
       })[0];
   Value t = b.range(a0 * stride + phase, rows, 0, stride);
   if (strides) {
-    b.store(b.zeros(rows, columns), dX,
+    b.store(b.zeros(rows, columns), dX[0],
             {batchRow, strides->findRest(*this, b, t), head, cols});
     t = strides->getTokens(b, phase);
   }
-  b.store(sum, dX, {batchRow, t, head, cols});
+  b.store(sum, dX[0], {batchRow, t, head, cols});
 }
 
 /// Runs `body` on every tile of blocks of every batch row, in ascending order.
 SmallVector<Value> CompressKernel::forEachBlockTile(
-    TileBuilder &b, Args inits,
-    function_ref<SmallVector<Value>(Expr batchRow, Expr i0, Args carried)> body)
-    const {
+    TileBuilder &b, ArrayRef<Value> inits,
+    function_ref<SmallVector<Value>(Expr batchRow, Expr i0,
+                                    ArrayRef<Value> carried)>
+        body) const {
   return b.forLoop(0, batch, 1, inits,
                    [&](Expr batchRow, ArrayRef<Value> carried) {
                      return b.forLoop(0, blocks, blockTile(), carried,
@@ -323,9 +314,8 @@ SmallVector<Value> CompressKernel::forEachBlockTile(
 }
 
 /// Program: (tile of rows and columns of the matrix of a token, head).
-void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
-  Args inputs = args.drop_back(hasPositions ? 2 : 1);
-  Value start = takeStart(inputs), x = inputs[0], dZ = inputs[1];
+void CompressKernel::buildWeightGrad(TileBuilder &b, const In &in,
+                                     Out out) const {
   auto [rowTile, column] = splitProgram(b.programId(0));
   auto [token, row] = splitProgram(rowTile);
   Expr r = token, m0 = row, c0 = column, head = b.programId(1);
@@ -340,13 +330,14 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
       inits.push_back(b.zeros(1, getNumColumns(cols)));
     return forEachBlockTile(
         b, inits,
-        [&](Expr batchRow, Expr i0, Args carried) -> SmallVector<Value> {
-          Value first = findFirstTokens(b, start, batchRow, i0), tokens;
+        [&](Expr batchRow, Expr i0,
+            ArrayRef<Value> carried) -> SmallVector<Value> {
+          Value first = findFirstTokens(b, in.start, batchRow, i0), tokens;
           if (withProduct)
-            tokens = b.load(
-                x, {batchRow, getTokens(b, first, i0, r), head, tokenCols});
-          Value grads =
-              b.load(dZ, {batchRow, getBlockRows(b, first, i0), head, cols});
+            tokens = b.load(in.input, {batchRow, getTokens(b, first, i0, r),
+                                       head, tokenCols});
+          Value grads = b.load(
+              in.dotGrad, {batchRow, getBlockRows(b, first, i0), head, cols});
           SmallVector<Value> next;
           if (withProduct)
             next.push_back(b.dot(tokens, grads, carried[0],
@@ -360,21 +351,19 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
   SmallVector<Value> sums = sumUp(cols, hasPositions, /*withProduct=*/true);
   Value matrixRows = matrixRowsOf(b, r, m0, size);
   if (!hasPositions)
-    return b.store(sums[0], args.back(), {head, matrixRows, cols});
+    return b.store(sums[0], out[0], {head, matrixRows, cols});
 
-  Value weight = inputs[2], positions = inputs[3];
-  Value position = b.load(positions, {head, r, b.range(m0, size, 0)});
+  Value position = b.load(in.positions, {head, r, b.range(m0, size, 0)});
   Value weightGrad = b.map({sums[0], position, sums[1]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; });
-  b.store(weightGrad, args.drop_back().back(), {head, matrixRows, cols});
+  b.store(weightGrad, out[0], {head, matrixRows, cols});
   // In f32: the sum is no operand to round, nor is one row one of tensor cores.
   auto storePositions = [&](Value cols, Value sum) {
     int64_t slice = widthSlice();
     b.forLoop(0, padded(), slice, {}, [&](Expr c, ArrayRef<Value>) {
       Value matrix =
-          b.load(weight, {head, b.range(r * width + c, slice, 0), cols});
-      b.store(rowDot(b, matrix, sum), args.back(),
-              {head, r, b.range(c, slice, 0)});
+          b.load(in.weight, {head, b.range(r * width + c, slice, 0), cols});
+      b.store(rowDot(b, matrix, sum), out[1], {head, r, b.range(c, slice, 0)});
       return SmallVector<Value>();
     });
   };
@@ -388,20 +377,21 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
 }
 
 /// Program: (tile of hidden columns, head).
-void CompressKernel::buildOutputWeightGrad(TileBuilder &b, Args args) const {
-  Value active = args[0], dY = args[1], dWeight = args[2];
+void CompressKernel::buildOutputWeightGrad(TileBuilder &b, const In &in,
+                                           Out dWeight) const {
   int64_t rows = blockTile(), columns = hiddenTile();
   Expr c0 = b.programId(0) * columns, head = b.programId(1);
   Value cols = b.range(0, padded(), 1);
   Value sum = forEachBlockTile(
       b, b.zeros(columns, padded()),
-      [&](Expr batchRow, Expr i0, Args carried) -> SmallVector<Value> {
+      [&](Expr batchRow, Expr i0,
+          ArrayRef<Value> carried) -> SmallVector<Value> {
         Value i = b.range(i0, rows, 0);
         Value hidden =
-            b.load(active, {batchRow, i, head, b.range(c0, columns, 1)});
-        Value grads = b.load(dY, {batchRow, i, head, cols});
+            b.load(in.active, {batchRow, i, head, b.range(c0, columns, 1)});
+        Value grads = b.load(in.outputGrad, {batchRow, i, head, cols});
         return {b.dot(hidden, grads, carried[0], /*transposeB=*/false,
                       /*transposeA=*/true)};
       })[0];
-  b.store(sum, dWeight, {head, b.range(c0, columns, 0), cols});
+  b.store(sum, dWeight[0], {head, b.range(c0, columns, 0), cols});
 }

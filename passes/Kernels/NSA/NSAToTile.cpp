@@ -4,7 +4,6 @@
 
 void nsa::populateNSAToTilePatterns(KernelPatterns &patterns) {
   populateCompressPatterns(patterns);
-  populateCompressKeyValuePatterns(patterns);
   populateDenseAttentionPatterns(patterns);
   populateSelectPatterns(patterns);
   populateSelectedAttentionPatterns(patterns);

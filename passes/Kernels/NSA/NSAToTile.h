@@ -8,8 +8,6 @@
 namespace nsa {
 
 void populateCompressPatterns(KernelPatterns &patterns);
-/// Compression of keys and values at once.
-void populateCompressKeyValuePatterns(KernelPatterns &patterns);
 /// Compressed and window attention, forward and backward.
 void populateDenseAttentionPatterns(KernelPatterns &patterns);
 void populateSelectPatterns(KernelPatterns &patterns);

@@ -1,0 +1,87 @@
+//===- KernelOperands.h - operands of kernels by name -----------*- C++ -*-===//
+//
+// A struct of values names what a kernel reads. At the launch these are tensors
+// of the graph, in the body of the kernel their memory; null is what a kernel
+// does without. The struct lists them in the order of the kernel's arguments:
+//
+//   struct SumOperands {
+//     Value parts, table;
+//     SmallVector<Value *> slots() { return {&parts, &table}; }
+//   };
+//
+// A kernel that reads what its operation does has the operation's adaptor.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_KERNELS_KERNELOPERANDS_H
+#define NSA_PASSES_KERNELS_KERNELOPERANDS_H
+
+#include "passes/Kernels/LaunchGroup.h"
+
+namespace nsa {
+
+/// The inputs of a launch.
+template <typename T>
+llvm::SmallVector<mlir::Value> getInputs(T operands) {
+  llvm::SmallVector<mlir::Value> inputs;
+  for (mlir::Value *slot : operands.slots())
+    if (*slot)
+      inputs.push_back(*slot);
+  return inputs;
+}
+
+/// The same operands in the body of the kernel, whose arguments begin with
+/// them.
+template <typename T>
+T bindOperands(T operands, llvm::ArrayRef<mlir::Value> args) {
+  for (mlir::Value *slot : operands.slots())
+    if (*slot) {
+      *slot = args.front();
+      args = args.drop_front();
+    }
+  return operands;
+}
+
+/// A kernel with named operands. `build` is called as build(b, in, out): the
+/// operands and the results in memory.
+template <typename T, typename BuildT>
+LaunchPart makeLaunch(KernelSpec spec, const T &operands,
+                      llvm::SmallVector<mlir::Type> results, BuildT build) {
+  size_t count = results.size();
+  return {std::move(spec), getInputs(operands), std::move(results),
+          [=](tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> args) {
+            build(b, bindOperands(operands, args), args.take_back(count));
+          }};
+}
+
+/// Launches it as the only kernel that replaces an operation.
+template <typename T, typename BuildT>
+llvm::LogicalResult replaceBy(KernelCache &cache,
+                              mlir::PatternRewriter &rewriter,
+                              mlir::Operation *op, KernelSpec spec,
+                              const T &operands, BuildT build) {
+  rewriter.replaceOp(
+      op, launch(cache, rewriter, op,
+                 makeLaunch(std::move(spec), operands,
+                            llvm::to_vector(op->getResultTypes()), build)));
+  return llvm::success();
+}
+
+/// Replaces an operation by a kernel of its own operands and results, which
+/// `build` gets from the operation's adaptor.
+template <typename OpT, typename BuildT>
+llvm::LogicalResult replaceByKernel(KernelCache &cache,
+                                    mlir::PatternRewriter &rewriter, OpT op,
+                                    const KernelSpec &spec, BuildT build) {
+  size_t count = op->getNumOperands();
+  return cache.replace(
+      rewriter, op, spec,
+      [&](tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> args) {
+        build(b, typename OpT::Adaptor(args.take_front(count), op),
+              args.drop_front(count));
+      });
+}
+
+} // namespace nsa
+
+#endif // NSA_PASSES_KERNELS_KERNELOPERANDS_H
