@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/NSA/Caches.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/AttentionKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/Rotation.h"
@@ -29,68 +30,252 @@ static KernelSpec makeSpec(std::string name, std::array<Extent, 3> grid) {
   return spec;
 }
 
+/// The slot of row `index` in a cache of `rows` rows, -1 of none: nothing is
+/// stored there.
+static Expr getPlace(Expr index, int64_t rows) {
+  return select(index >= 0, index % static_cast<double>(rows), -1);
+}
+
+static ArrayRef<int64_t> getMemoryShape(Value memory) {
+  return cast<MemRefType>(memory.getType()).getShape();
+}
+
 //===----------------------------------------------------------------------===//
-// Writing and reading
+// The row of a token
 //===----------------------------------------------------------------------===//
 
-/// Program: a sequence. `args` are the cache, the row, its number and the
-/// cache.
-static void buildAppend(TileBuilder &b, Value row, ArrayRef<Value> args) {
-  ArrayRef<int64_t> shape = getShape(row);
-  int64_t rows = cast<MemRefType>(args[3].getType()).getShape()[1];
-  Expr batch = b.programId(0);
-  Expr index = b.loadScalar(args[2], {batch});
-  Value heads = b.range(0, shape[2], 0), cols = b.range(0, shape[3], 1);
-  Value value = b.load(args[1], {batch, 0, heads, cols});
-  // Nothing is stored outside.
-  Expr place = select(index >= 0, index % static_cast<double>(rows), -1);
-  b.store(value, args[3], {batch, place, heads, cols});
+LaunchPart nsa::rotateRow(RotaryAtOp op) {
+  auto stride = static_cast<double>(op.getStride());
+  KernelSpec spec = {"rotary" + std::to_string(op.getStride()),
+                     "",
+                     {getDim(op.getInput(), 0), 1, 1}};
+  return {spec,
+          llvm::to_vector(op->getOperands()),
+          {op.getOutput().getType()},
+          [=](TileBuilder &b, ArrayRef<Value> args) {
+            RotaryAtOp::Adaptor in(args.drop_back(), op);
+            Expr batch = b.programId(0);
+            Value heads = b.range(0, getMemoryShape(in.getInput())[2], 0);
+            rotateRows(b, in.getInput(), args.back(), in.getTable(),
+                       {batch, 0, heads},
+                       b.loadScalar(in.getIndex(), {batch}) * stride,
+                       /*inverse=*/false);
+          }};
 }
+
+namespace {
+/// What a kernel reads that writes a row to a cache.
+struct AppendOperands {
+  SmallVector<Value *> slots() { return {&cache, &row, &index, &table}; }
+
+  Value cache, row, index, table;
+};
+
+/// What a kernel reads that writes a row to a cache and compresses it.
+struct CompressedRowOperands {
+  SmallVector<Value *> slots() {
+    return {&tokens, &token, &index, &compressed, &rowIndex, &table};
+  }
+
+  Value tokens, token, index, compressed, rowIndex, table;
+};
+} // namespace
+
+LaunchPart nsa::appendRow(CacheAppendOp op, RotaryAtOp rotary) {
+  KernelSpec spec = {"append", "", {getDim(op.getCache(), 0), 1, 1}};
+  spec.inPlace = {{0, 0}};
+  AppendOperands in = {op.getCache(), op.getRow(), op.getIndex(), Value()};
+  double stride = 1;
+  if (rotary) {
+    stride = static_cast<double>(rotary.getStride());
+    spec.suffix += "_rotary" + std::to_string(rotary.getStride());
+    in.row = rotary.getInput();
+    in.table = rotary.getTable();
+  }
+  return makeLaunch(
+      spec, in, {op.getUpdated().getType()},
+      [=](TileBuilder &b, const AppendOperands &in, ArrayRef<Value> out) {
+        ArrayRef<int64_t> shape = getMemoryShape(in.row);
+        Expr batch = b.programId(0), index = b.loadScalar(in.index, {batch});
+        Expr place = getPlace(index, getMemoryShape(out[0])[1]);
+        Value heads = b.range(0, shape[2], 0);
+        if (in.table) {
+          RowsOfHeads target = {batch, place, heads};
+          return rotateRows(b, in.row, out[0], in.table, {batch, 0, heads},
+                            index * stride, /*inverse=*/false, &target);
+        }
+        Value cols = b.range(0, shape[3], 1);
+        b.store(b.load(in.row, {batch, 0, heads, cols}), out[0],
+                {batch, place, heads, cols});
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Compressed rows
+//===----------------------------------------------------------------------===//
+
+std::optional<CompressedRow> CompressedRow::match(CacheAppendOp append) {
+  CompressedRow row;
+  row.append = append;
+  Value value = append.getRow();
+  row.rotary = getOnly<RotaryAtOp>(value);
+  if (row.rotary) {
+    if (row.rotary.getIndex() != append.getIndex())
+      return std::nullopt;
+    value = row.rotary.getInput();
+  }
+  row.compress = getOnly<CompressOp>(value);
+  if (!row.compress || row.compress.getKind() != CompressionKind::Mean ||
+      row.compress.getStart())
+    return std::nullopt;
+  row.read = getOnly<CacheReadOp>(row.compress.getInput());
+  if (!row.read ||
+      static_cast<int64_t>(row.read.getCount()) != row.compress.getBlock())
+    return std::nullopt;
+  row.tokens = getOnly<CacheAppendOp>(row.read.getCache());
+  // The function returns the cache as well.
+  if (!row.tokens)
+    if (auto tokens = row.read.getCache().getDefiningOp<CacheAppendOp>();
+        tokens && llvm::all_of(tokens->getUsers(), [&](Operation *user) {
+          return user == row.read || user->hasTrait<OpTrait::IsTerminator>();
+        }))
+      row.tokens = tokens;
+  if (!row.tokens || row.tokens.getIndex() != row.read.getLast())
+    return std::nullopt;
+  return row;
+}
+
+static void buildCompressedRow(TileBuilder &b, int64_t length, int64_t stride,
+                               const CompressedRowOperands &in,
+                               Value updatedTokens, Value updated) {
+  int64_t width = getMemoryShape(in.token)[3];
+  int64_t ringRows = getMemoryShape(in.tokens)[1];
+  Expr head = b.programId(0), batch = b.programId(2);
+  Expr position = b.loadScalar(in.index, {batch});
+  Expr row = b.loadScalar(in.rowIndex, {batch});
+  Type element = cast<MemRefType>(updated.getType()).getElementType();
+  // The row that the token replaces is not one of those before it.
+  auto mean = [&](Value cols) {
+    Value place =
+        b.map({b.range(0, length, 0)}, b.i32(), [&](ArrayRef<Expr> x) {
+          Expr number = position - static_cast<double>(length - 1) + x[0];
+          return select(x[0] < static_cast<double>(length - 1),
+                        getPlace(number, ringRows), -1);
+        });
+    Value before = b.reduceAdd(b.loadF32(in.tokens, {batch, place, head, cols}),
+                               /*axis=*/0);
+    Value own = b.load(in.token, {batch, 0, head, cols});
+    return b.convertTo(b.map({before, own}, b.f32(),
+                             [&](ArrayRef<Expr> x) {
+                               return (x[0] + x[1]) *
+                                      (1.0 / static_cast<double>(length));
+                             }),
+                       element);
+  };
+  b.ifThen(row >= 0, [&] {
+    Expr place = row % static_cast<double>(getMemoryShape(updated)[1]);
+    if (!in.table) {
+      Value cols = b.range(0, width, 1);
+      return b.store(mean(cols), updated, {batch, place, head, cols});
+    }
+    int64_t pairs = width / 2;
+    Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
+    Expr angle = row * static_cast<double>(stride);
+    auto rotated =
+        b.map({mean(low), mean(high), b.load(in.table, {angle, low, 0}),
+               b.load(in.table, {angle, low, 1})},
+              {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                auto pair = rotatePair(b, x[0], x[1], x[2], x[3],
+                                       /*inverse=*/false);
+                return {pair[0], pair[1]};
+              });
+    b.store(rotated[0], updated, {batch, place, head, low});
+    b.store(rotated[1], updated, {batch, place, head, high});
+  });
+  Value cols = b.range(0, width, 1);
+  b.store(b.load(in.token, {batch, 0, head, cols}), updatedTokens,
+          {batch, getPlace(position, ringRows), head, cols});
+}
+
+LaunchPart CompressedRow::getPart() const {
+  auto length = static_cast<int64_t>(compress.getBlock());
+  int64_t stride = 1;
+  KernelSpec spec = {
+      "compress_l" + std::to_string(length),
+      "",
+      {getDim(tokens.getRow(), 2), 1, getDim(tokens.getRow(), 0)}};
+  spec.inPlace = {{0, 0}, {3, 1}};
+  CompressedRowOperands in = {tokens.getCache(), tokens.getRow(),
+                              tokens.getIndex(), append.getCache(),
+                              append.getIndex(), Value()};
+  if (rotary) {
+    stride = static_cast<int64_t>(rotary.getStride());
+    spec.suffix += "_rotary" + std::to_string(stride);
+    in.table = rotary.getTable();
+  }
+  return makeLaunch(
+      spec, in, {tokens.getUpdated().getType(), append.getUpdated().getType()},
+      [=](TileBuilder &b, const CompressedRowOperands &in,
+          ArrayRef<Value> out) {
+        buildCompressedRow(b, length, stride, in, out[0], out[1]);
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Many rows
+//===----------------------------------------------------------------------===//
 
 /// Rows of a program that writes or reads many.
 static constexpr int64_t kRowTile = 16;
 
-/// Program: (some rows, head, sequence). `args` are the cache, the rows, the
-/// last number and the cache.
-static void buildFill(TileBuilder &b, Value cache, ArrayRef<Value> args) {
-  int64_t rows = getDim(cache, 1), width = getDim(cache, 3);
+/// Program: (some rows, head, sequence).
+static void buildFill(TileBuilder &b, CacheFillOp::Adaptor in, Value updated) {
+  ArrayRef<int64_t> shape = getMemoryShape(updated);
+  auto rows = static_cast<double>(shape[1]);
   Expr head = b.programId(1), batch = b.programId(2);
-  Expr last = b.loadScalar(args[2], {batch});
+  Expr last = b.loadScalar(in.getLast(), {batch});
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
-  Value cols = b.range(0, width, 1);
+  Value cols = b.range(0, shape[3], 1);
   Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
-    Expr isKept = (x[0] <= last) & (x[0] > last - static_cast<double>(rows));
-    return select(isKept, x[0] % static_cast<double>(rows), -1);
+    Expr isKept = (x[0] <= last) & (x[0] > last - rows);
+    return select(isKept, x[0] % rows, -1);
   });
-  b.store(b.load(args[1], {batch, row, head, cols}), args[3],
+  b.store(b.load(in.getRows(), {batch, row, head, cols}), updated,
           {batch, place, head, cols});
 }
 
-/// Program: (some rows, head, sequence). `args` are the cache, the last number
-/// and the rows.
-static void buildRead(TileBuilder &b, Value cache, int64_t count,
-                      ArrayRef<Value> args) {
-  int64_t rows = getDim(cache, 1), width = getDim(cache, 3);
+/// Program: (some rows, head, sequence).
+static void buildRead(TileBuilder &b, CacheReadOp::Adaptor in, int64_t count,
+                      Value read) {
+  ArrayRef<int64_t> shape = getMemoryShape(in.getCache());
   Expr head = b.programId(1), batch = b.programId(2);
-  Expr first = b.loadScalar(args[1], {batch}) - static_cast<double>(count - 1);
+  Expr first =
+      b.loadScalar(in.getLast(), {batch}) - static_cast<double>(count - 1);
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
-  Value cols = b.range(0, width, 1);
+  Value cols = b.range(0, shape[3], 1);
   Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
-    Expr number = first + x[0];
-    return select(number >= 0, number % static_cast<double>(rows), -1);
+    return getPlace(first + x[0], shape[1]);
   });
-  b.store(b.load(args[0], {batch, place, head, cols}), args[2],
+  b.store(b.load(in.getCache(), {batch, place, head, cols}), read,
           {batch, row, head, cols});
 }
 
 static LogicalResult convertCacheAppend(CacheAppendOp op, KernelCache &cache,
                                         PatternRewriter &rewriter) {
-  KernelSpec spec =
-      makeSpec(getName(op.getCache()), {getDim(op.getCache(), 0), 1, 1});
-  spec.inPlace = {{0, 0}};
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildAppend(b, op.getRow(), args);
-  });
+  LaunchPart part = appendRow(op, /*rotary=*/{});
+  part.spec.suffix = "";
+  part.spec.shape = getName(op.getCache());
+  rewriter.replaceOp(op, launch(cache, rewriter, op, part));
+  return success();
+}
+
+static LogicalResult convertRotaryAt(RotaryAtOp op, KernelCache &cache,
+                                     PatternRewriter &rewriter) {
+  LaunchPart part = rotateRow(op);
+  part.spec.suffix = "";
+  part.spec.shape = getName(op.getInput());
+  rewriter.replaceOp(op, launch(cache, rewriter, op, part));
+  return success();
 }
 
 static LogicalResult convertCacheFill(CacheFillOp op, KernelCache &cache,
@@ -101,9 +286,9 @@ static LogicalResult convertCacheFill(CacheFillOp op, KernelCache &cache,
                {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
                 getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
   spec.inPlace = {{0, 0}};
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildFill(b, op.getCache(), args);
-  });
+  return replaceByKernel(
+      cache, rewriter, op, spec,
+      [](auto &b, auto in, ArrayRef<Value> out) { buildFill(b, in, out[0]); });
 }
 
 static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
@@ -113,9 +298,10 @@ static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
       makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
                {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
                 getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildRead(b, op.getCache(), count, args);
-  });
+  return replaceByKernel(cache, rewriter, op, spec,
+                         [=](auto &b, auto in, ArrayRef<Value> out) {
+                           buildRead(b, in, count, out[0]);
+                         });
 }
 
 //===----------------------------------------------------------------------===//
@@ -126,10 +312,11 @@ static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
                                       PatternRewriter &rewriter) {
   int64_t batch = getDim(op.getPositions(), 0);
   int64_t block = op.getBlock(), stride = op.getStride();
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+  auto build = [&](TileBuilder &b, LastBlockOp::Adaptor in,
+                   ArrayRef<Value> out) {
     Value numbers = b.range(0, batch, 0);
     auto found =
-        b.map({b.load(args[0], {numbers})}, {b.i32(), b.i32()},
+        b.map({b.load(in.getPositions(), {numbers})}, {b.i32(), b.i32()},
               [&](ArrayRef<Expr> x) -> SmallVector<Value> {
                 // Of the first token after the first block, 0.
                 Expr beyond = x[0] - static_cast<double>(block - 1);
@@ -139,44 +326,30 @@ static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
                     (beyond >= 0) & (beyond % static_cast<double>(stride) == 0);
                 return {last, select(ends, last, -1)};
               });
-    for (auto [tile, to] : llvm::zip(found, args.drop_front()))
+    for (auto [tile, to] : llvm::zip_equal(found, out))
       b.store(tile, to, {numbers});
   };
-  return cache.replace(rewriter, op,
-                       makeSpec("b" + std::to_string(batch), {1, 1, 1}), build);
-}
-
-/// Program: a sequence.
-static LogicalResult convertRotaryAt(RotaryAtOp op, KernelCache &cache,
-                                     PatternRewriter &rewriter) {
-  ArrayRef<int64_t> shape = getShape(op.getInput());
-  auto stride = static_cast<double>(op.getStride());
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-    Expr batch = b.programId(0);
-    Expr position = b.loadScalar(args[2], {batch}) * stride;
-    rotateRows(b, args[0], args[3], args[1],
-               {batch, 0, b.range(0, shape[2], 0)}, position,
-               /*inverse=*/false);
-  };
-  KernelSpec spec = makeSpec(getName(op.getInput()), {shape[0], 1, 1});
-  return cache.replace(rewriter, op, spec, build);
+  return replaceByKernel(cache, rewriter, op,
+                         makeSpec("b" + std::to_string(batch), {1, 1, 1}),
+                         build);
 }
 
 /// Program: a sequence.
 static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
                                     PatternRewriter &rewriter) {
   ArrayRef<int64_t> shape = getShape(op.getInput());
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+  auto build = [&](TileBuilder &b, TakeRowOp::Adaptor in, ArrayRef<Value> out) {
     Expr batch = b.programId(0);
     Value cols = b.range(0, shape[2], 1);
-    Value row = b.load(args[0], {batch, b.loadScalar(args[1], {batch}), cols});
-    b.store(row, args[2], {batch, 0, cols});
+    Value row = b.load(in.getInput(),
+                       {batch, b.loadScalar(in.getIndex(), {batch}), cols});
+    b.store(row, out[0], {batch, 0, cols});
   };
   KernelSpec spec =
       makeSpec("b" + std::to_string(shape[0]) + "s" + std::to_string(shape[1]) +
                    "d" + std::to_string(shape[2]),
                {shape[0], 1, 1});
-  return cache.replace(rewriter, op, spec, build);
+  return replaceByKernel(cache, rewriter, op, spec, build);
 }
 
 void nsa::populateCachePatterns(KernelPatterns &patterns) {

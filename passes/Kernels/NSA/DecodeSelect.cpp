@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/BlockPriority.h"
 #include "passes/Kernels/NSA/DecodeKernels.h"
 
@@ -14,6 +15,19 @@ using namespace nsa;
 using namespace nsa::tile;
 
 namespace {
+/// What the kernels read.
+struct ScoreOperands {
+  SmallVector<Value *> slots() {
+    SmallVector<Value *> all = {&query, &key, &lseParts, &scores, &positions};
+    for (Value &value : unused)
+      all.push_back(&value);
+    return all;
+  }
+
+  Value query, key, lseParts, scores, positions;
+  SmallVector<Value> unused;
+};
+
 /// The scores of blocks.
 struct BlockScores {
   BlockScores(DecodeSelectOp op, Value lseParts, const KernelSchedule &schedule)
@@ -36,9 +50,9 @@ struct BlockScores {
            std::to_string(shape.keyWidth) + "_" + visibility->getShapeName() +
            "_s" + std::to_string(selectBlock);
   }
-  /// Program: (tile of blocks, key head, batch). `args` are q, k, the lse of
-  /// parts, positions, and the scores, which only blocks up to the query's get.
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  /// Program: (tile of blocks, key head, batch). Only blocks up to the query's
+  /// get scores.
+  void build(TileBuilder &b, const ScoreOperands &in, Value scores) const;
   /// What the lse of the parts of the program's heads are together.
   Value loadLse(TileBuilder &b, const RowProgram &program, Value parts) const;
 
@@ -65,10 +79,10 @@ Value BlockScores::loadLse(TileBuilder &b, const RowProgram &program,
   return mergeLse(b, lses, /*axis=*/1);
 }
 
-void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
-  Value q = args[0], k = args[1];
+void BlockScores::build(TileBuilder &b, const ScoreOperands &in,
+                        Value scores) const {
   Expr batch = b.programId(2), keyHead = b.programId(1);
-  Expr position = b.loadScalar(args[3], {batch});
+  Expr position = b.loadScalar(in.positions, {batch});
   Expr first = b.programId(0) * static_cast<double>(tile);
   b.ifThen(first * static_cast<double>(selectBlock) <= position, [&] {
     int64_t ratio = selectBlock / stride, halo = block / stride - 1;
@@ -78,8 +92,8 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
                      tile, axis, ratio);
     };
     auto loadKeys = [&](int64_t c) {
-      return b.load(
-          k, {batch, getRow(c, 0), keyHead, shape.columns(b, shape.keyWidth)});
+      return b.load(in.key, {batch, getRow(c, 0), keyHead,
+                             shape.columns(b, shape.keyWidth)});
     };
     // All loads are issued before the first use, as far as there is memory for
     // them.
@@ -91,13 +105,13 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
     for (int64_t c = -halo; isAtOnce && c < ratio; ++c)
       keys.push_back(loadKeys(c));
     RowProgram program = makeHeadProgram(b, shape, numRows, b.constant(0));
-    Value rows = program.loadRows(q, shape.columns(b, shape.keyWidth));
+    Value rows = program.loadRows(in.query, shape.columns(b, shape.keyWidth));
     auto multiply = [&](Value key) {
       return b.dot(rows, key, b.zeros(numRows, tile), /*transposeB=*/true);
     };
     // Before the lse, which the launch before may still be writing.
     SmallVector<Value> products = llvm::map_to_vector(keys, multiply);
-    Value shift = shape.exponent().fromLse(b, loadLse(b, program, args[2]));
+    Value shift = shape.exponent().fromLse(b, loadLse(b, program, in.lseParts));
     Value score = b.zeros(1, tile);
     // In order, the rows that overlap a block.
     for (int64_t c = -halo; c < ratio; ++c) {
@@ -118,7 +132,7 @@ void BlockScores::build(TileBuilder &b, ArrayRef<Value> args) const {
       score = b.map({score, sums}, b.f32(),
                     [&](ArrayRef<Expr> x) { return x[0] + x[1] * weight; });
     }
-    b.store(score, args.back(), {batch, keyHead, b.range(first, tile, 1)});
+    b.store(score, scores, {batch, keyHead, b.range(first, tile, 1)});
   });
 }
 
@@ -139,9 +153,9 @@ struct BestBlocks {
   /// The values by which blocks from `first` on compete, along an axis.
   Value getValues(TileBuilder &b, Value scores, Expr position, Expr first,
                   int64_t size, int axis) const;
-  /// Program: (some blocks, key head, batch). `args` are the scores, positions
-  /// and indices: the best blocks first, and nothing past the last candidate.
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  /// Program: (some blocks, key head, batch). Writes the best blocks first, and
+  /// nothing past the last candidate.
+  void build(TileBuilder &b, const ScoreOperands &in, Value indices) const;
 
   BlockPriority priority;
   int64_t blocks, count;
@@ -160,20 +174,21 @@ Value BestBlocks::getValues(TileBuilder &b, Value scores, Expr position,
   });
 }
 
-void BestBlocks::build(TileBuilder &b, ArrayRef<Value> args) const {
+void BestBlocks::build(TileBuilder &b, const ScoreOperands &in,
+                       Value indices) const {
   Expr batch = b.programId(2), keyHead = b.programId(1);
   // A sequence that is left alone lists its first block.
-  Expr position = max(b.loadScalar(args[1], {batch}), 0);
+  Expr position = max(b.loadScalar(in.positions, {batch}), 0);
   Expr numBlocks = position / static_cast<double>(priority.selectBlock) + 1;
   Expr first = b.programId(0) * static_cast<double>(own);
   b.ifThen(first < numBlocks, [&] {
     Value number = b.range(first, own, 0);
-    Value values = getValues(b, args[0], position, first, own, /*axis=*/0);
+    Value values = getValues(b, in.scores, position, first, own, /*axis=*/0);
     Value rank = b.forLoop(
         0, numBlocks, others, {b.splat(b.constant(0), own, 1)},
         [&](Expr other, ArrayRef<Value> carried) -> SmallVector<Value> {
           Value rivals =
-              getValues(b, args[0], position, other, others, /*axis=*/1);
+              getValues(b, in.scores, position, other, others, /*axis=*/1);
           Value isBefore = b.map(
               {values, number, rivals, b.range(other, others, 1)}, b.i32(),
               [&](ArrayRef<Expr> x) {
@@ -186,7 +201,7 @@ void BestBlocks::build(TileBuilder &b, ArrayRef<Value> args) const {
       Expr isSelected = (x[0] < static_cast<double>(count)) & (x[1] >= 0);
       return select(isSelected, x[0], -1);
     });
-    b.store(number, args.back(), {batch, keyHead, 0, place});
+    b.store(number, indices, {batch, keyHead, 0, place});
   });
 }
 
@@ -210,20 +225,26 @@ Value nsa::launchDecodeSelect(KernelCache &cache, OpBuilder &builder,
       {divide(best.blocks, scores.tile), shape.keyHeads, shape.batch},
       shape.flops(shape.keyWidth, scores.rows),
       key};
-  SmallVector<Value> inputs = {op.getQuery(), op.getKey(), lseParts,
-                               op.getPositions()};
-  llvm::append_range(inputs, unused);
-  Value found = cache.launch(
-      builder, op, spec, inputs, type,
-      [&](TileBuilder &b, ArrayRef<Value> args) { scores.build(b, args); })[0];
+  ScoreOperands in = {op.getQuery(),     op.getKey(),
+                      lseParts,          Value(),
+                      op.getPositions(), llvm::to_vector(unused)};
+  Value found = launch(
+      cache, builder, op,
+      makeLaunch(spec, in, {type},
+                 [&](auto &b, const ScoreOperands &in, ArrayRef<Value> out) {
+                   scores.build(b, in, out[0]);
+                 }))[0];
   spec = {"best",
           scores.name() + "n" + std::to_string(best.count),
           {divide(best.blocks, BestBlocks::own), shape.keyHeads, shape.batch},
           /*flops=*/0,
           key};
-  inputs = {found, op.getPositions()};
-  llvm::append_range(inputs, unused);
-  return cache.launch(
-      builder, op, spec, inputs, op.getIndices().getType(),
-      [&](TileBuilder &b, ArrayRef<Value> args) { best.build(b, args); })[0];
+  in.query = in.key = in.lseParts = {};
+  in.scores = found;
+  return launch(
+      cache, builder, op,
+      makeLaunch(spec, in, {op.getIndices().getType()},
+                 [&](auto &b, const ScoreOperands &in, ArrayRef<Value> out) {
+                   best.build(b, in, out[0]);
+                 }))[0];
 }

@@ -8,7 +8,7 @@
 
 #include "dialects/NN/NNOps.h"
 #include "passes/Kernels/NN/NNToTile.h"
-#include "passes/Kernels/NSA/CacheSteps.h"
+#include "passes/Kernels/NSA/Caches.h"
 #include "passes/Kernels/NSA/DecodeKernels.h"
 #include "passes/Kernels/NSA/GatedAttentionKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"

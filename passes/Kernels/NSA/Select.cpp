@@ -1,6 +1,7 @@
 //===- Select.cpp - the best selection blocks of each token ---------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/AttentionKernels.h"
 #include "passes/Kernels/NSA/BlockPriority.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
@@ -25,6 +26,19 @@ static bool hasStart(SelectOp op) { return op.getStart() != nullptr; }
 static bool hasStart(DecodeSelectOp) { return false; }
 
 namespace {
+/// What a kernel reads; null where it does without.
+struct SelectOperands {
+  SmallVector<Value *> slots() {
+    return {&query, &key, &lse, &positions, &start, &ends};
+  }
+
+  Value query, key, lse;
+  /// Of a decoding step.
+  Value positions = {};
+  /// Where packed sequences begin and end.
+  Value start = {}, ends = {};
+};
+
 /// Scores and the list of the best blocks stay in the program: nothing of size
 /// sequence x blocks is stored.
 struct SelectKernel {
@@ -110,8 +124,9 @@ struct SelectKernel {
     Expr firstRow = {};
   };
 
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
-  void buildDecode(TileBuilder &b, ArrayRef<Value> args) const;
+  void build(TileBuilder &b, const SelectOperands &in, Value indices) const;
+  void buildDecode(TileBuilder &b, const SelectOperands &in,
+                   Value indices) const;
   void storeBest(TileBuilder &b, Value indices, Value t,
                  ArrayRef<Value> best) const;
   std::string name() const {
@@ -125,14 +140,14 @@ struct SelectKernel {
     return {b.full(-1, queryTile, count),
             b.splat(b.constant(-1), queryTile, count)};
   }
-  SmallVector<Value> findBest(TileBuilder &b, ArrayRef<Value> args,
+  SmallVector<Value> findBest(TileBuilder &b, const SelectOperands &in,
                               const Queries &queries, Expr lastPlace,
                               Value weights, SmallVector<Value> best) const;
-  SmallVector<Value> findBestOfPacked(TileBuilder &b, ArrayRef<Value> args,
+  SmallVector<Value> findBestOfPacked(TileBuilder &b, const SelectOperands &in,
                                       Expr t0, Value t) const;
   Value buildWeights(TileBuilder &b) const;
   Value buildScores(TileBuilder &b, Value p, Value weights) const;
-  Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
+  Value buildProbabilities(TileBuilder &b, const SelectOperands &in,
                            const Queries &queries, Expr i0,
                            Expr numHeads) const;
 
@@ -192,22 +207,21 @@ Value SelectKernel::buildScores(TileBuilder &b, Value p, Value weights) const {
 /// p [queries, rows] of the compressed blocks from `i0`, summed over the first
 /// `numHeads` heads of the group in ascending order. Blocks before the first
 /// one, and those invisible, give 0.
-Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
+Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
                                        const Queries &queries, Expr i0,
                                        Expr numHeads) const {
-  Value q = args[0], k = args[1], lse = args[2];
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value cols = shape.columns(b, shape.keyWidth);
   Value t = queries.number, i = b.range(i0, rowTile, 1);
   Expr row = Value(queries.firstRow) ? queries.firstRow + i0 : i0;
-  Value keys = b.load(k, {batch, b.range(row, rowTile, 0), keyHead, cols});
+  Value keys = b.load(in.key, {batch, b.range(row, rowTile, 0), keyHead, cols});
   return b.forLoop(
       0, numHeads, 1, {b.zeros(queryTile, rowTile)},
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr head = keyHead * shape.group() + g;
-        Value own = b.load(q, {batch, t, head, cols});
+        Value own = b.load(in.query, {batch, t, head, cols});
         Value shift =
-            shape.exponent().fromLse(b, b.load(lse, {batch, head, t}));
+            shape.exponent().fromLse(b, b.load(in.lse, {batch, head, t}));
         Value products = b.dot(own, keys, b.zeros(queryTile, rowTile),
                                /*transposeB=*/true);
         return {b.map({carried[0], products, shift, queries.place, i}, b.f32(),
@@ -223,7 +237,8 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
 /// Takes the blocks of a sequence into `best`, values and numbers, of which the
 /// query at `lastPlace` sees the most. With no weights and best ones, the
 /// first.
-SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
+SmallVector<Value> SelectKernel::findBest(TileBuilder &b,
+                                          const SelectOperands &in,
                                           const Queries &queries,
                                           Expr lastPlace, Value weights,
                                           SmallVector<Value> best) const {
@@ -238,8 +253,8 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
   return b.forLoop(
       0, numBlocks, blockTile, best,
       [&](Expr j0, ArrayRef<Value> best) -> SmallVector<Value> {
-        Value p = buildProbabilities(b, args, queries, j0 * ratio() - halo(),
-                                     numHeads);
+        Value p =
+            buildProbabilities(b, in, queries, j0 * ratio() - halo(), numHeads);
         Value scores = buildScores(b, p, weights);
         Value values =
             b.map({scores, queries.place, b.range(j0, candidateTile, 1)},
@@ -260,33 +275,32 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
 /// The same for each of the sequences that the queries from `t0` on are in:
 /// their blocks lie at different distances from the rows of the tile.
 SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
-                                                  ArrayRef<Value> args, Expr t0,
-                                                  Value t) const {
-  Value start = args[3], ends = args[4];
+                                                  const SelectOperands &in,
+                                                  Expr t0, Value t) const {
   Expr batch = b.programId(2);
   Expr end = min(t0 + queryTile, shape.sequence);
   // Most tiles lie in one sequence.
-  Expr isOne = b.loadScalar(ends, {batch, t0}) >= end;
+  Expr isOne = b.loadScalar(in.ends, {batch, t0}) >= end;
   Expr numSequences = b.expr(
       b.forLoop(t0 + 1, select(isOne, t0 + 1, end), 1, {b.constant(1)},
                 [&](Expr query, ArrayRef<Value> number) -> SmallVector<Value> {
-                  Expr begins = b.loadScalar(start, {batch, query}) == query;
+                  Expr begins = b.loadScalar(in.start, {batch, query}) == query;
                   return {b.expr(number[0]) + convert(begins, b.i32())};
                 })[0]);
-  Value starts = b.load(start, {batch, t}), weights = buildWeights(b);
+  Value starts = b.load(in.start, {batch, t}), weights = buildWeights(b);
   SmallVector<Value> carried = {t0};
   llvm::append_range(carried, noneBest(b));
   carried = b.forLoop(
       0, numSequences, 1, carried,
       [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr first = b.expr(carried[0]);
-        Expr begin = b.loadScalar(start, {batch, first});
-        Expr next = b.loadScalar(ends, {batch, first});
+        Expr begin = b.loadScalar(in.start, {batch, first});
+        Expr next = b.loadScalar(in.ends, {batch, first});
         Value place = b.map({t, starts}, b.i32(), [&](ArrayRef<Expr> x) {
           return select(x[1] == begin, x[0] - x[1], -1);
         });
         SmallVector<Value> results =
-            findBest(b, args, {t, place, begin / static_cast<double>(stride())},
+            findBest(b, in, {t, place, begin / static_cast<double>(stride())},
                      min(next, end) - 1 - begin, weights,
                      llvm::to_vector(carried.drop_front()));
         results.insert(results.begin(), next);
@@ -314,27 +328,28 @@ void SelectKernel::storeBest(TileBuilder &b, Value indices, Value t,
 }
 
 /// Program: (query tile, key head, batch).
-void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
-  Value indices = args.back();
+void SelectKernel::build(TileBuilder &b, const SelectOperands &in,
+                         Value indices) const {
   Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
   Value t = b.range(t0, queryTile, 0);
   SmallVector<Value> best;
   if (isPacked)
-    best = findBestOfPacked(b, args, t0, t);
+    best = findBestOfPacked(b, in, t0, t);
   else
-    best = findBest(b, args, {t, t},
+    best = findBest(b, in, {t, t},
                     min(t0 + (queryTile - 1), shape.sequence - 1), Value(), {});
   storeBest(b, indices, t, best);
 }
 
 /// Program: (1, key head, batch). Rows of the tile beyond the query are not
 /// stored.
-void SelectKernel::buildDecode(TileBuilder &b, ArrayRef<Value> args) const {
+void SelectKernel::buildDecode(TileBuilder &b, const SelectOperands &in,
+                               Value indices) const {
   // A sequence that is left alone lists its first block.
-  Expr position = max(b.loadScalar(args[3], {b.programId(2)}), 0);
+  Expr position = max(b.loadScalar(in.positions, {b.programId(2)}), 0);
   Value row = b.range(0, queryTile, 0);
-  storeBest(b, args.back(), row,
-            findBest(b, args, {row, b.splat(position, queryTile, 1)}, position,
+  storeBest(b, indices, row,
+            findBest(b, in, {row, b.splat(position, queryTile, 1)}, position,
                      Value(), {}));
 }
 
@@ -354,12 +369,14 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
       shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
                                                     int64_t(shape.keys),
                                                     /*indices=*/0));
-  SmallVector<Value> inputs(op->getOperands());
+  SelectOperands in = {op.getQuery(), op.getKey(), op.getLse()};
+  in.start = op.getStart();
   if (kernel.isPacked)
-    inputs.push_back(launchSequenceEnds(cache, rewriter, op, op.getStart()));
-  return cache.replace(
-      rewriter, op, spec, inputs,
-      [&](TileBuilder &b, ArrayRef<Value> args) { kernel.build(b, args); });
+    in.ends = launchSequenceEnds(cache, rewriter, op, op.getStart());
+  return replaceBy(cache, rewriter, op, spec, in,
+                   [&](auto &b, const SelectOperands &in, ArrayRef<Value> out) {
+                     kernel.build(b, in, out[0]);
+                   });
 }
 
 static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,
@@ -370,10 +387,12 @@ static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,
   spec.shape = kernel.name();
   spec.grid = {1, shape.keyHeads, shape.batch};
   spec.flops = shape.flops(shape.keyWidth, int64_t(shape.keys));
-  return cache.replace(rewriter, op, spec,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         kernel.buildDecode(b, args);
-                       });
+  SelectOperands in = {op.getQuery(), op.getKey(), op.getLse(),
+                       op.getPositions()};
+  return replaceBy(cache, rewriter, op, spec, in,
+                   [&](auto &b, const SelectOperands &in, ArrayRef<Value> out) {
+                     kernel.buildDecode(b, in, out[0]);
+                   });
 }
 
 void nsa::populateSelectPatterns(KernelPatterns &patterns) {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/AttentionKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
@@ -44,8 +45,8 @@ static Expr entropy(ArrayRef<Expr> gates) {
 }
 
 static void buildGateStatistics(TileBuilder &b, int64_t rows, int64_t branches,
-                                ArrayRef<Value> args) {
-  Value gates = b.view(args[0], {rows, branches}), y = args[1];
+                                Value gates, Value y) {
+  gates = b.view(gates, {rows, branches});
   const int64_t tile = 256, numSums = branches + 1;
   SmallVector<Value> sums =
       b.forLoop(0, rows, tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
@@ -94,9 +95,8 @@ struct SelectionKernel {
     return RankedTensorType::get({numSums, batch, heads, queryBlocks},
                                  Float32Type::get(context));
   }
-  /// `args` are the indices, the start of packed sequences, if there is one,
-  /// and the parts.
-  void buildParts(TileBuilder &b, ArrayRef<Value> args) const;
+  using In = SelectionStatisticsOp::Adaptor;
+  void buildParts(TileBuilder &b, In in, Value parts) const;
   void buildSums(TileBuilder &b, Value parts, Value y) const;
 
   bool isPacked;
@@ -107,10 +107,10 @@ private:
   static constexpr int64_t numSums = 3;
 
   SmallVector<Value> forEachTile(
-      TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
+      TileBuilder &b, In in, ArrayRef<Value> inits,
       function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
           body) const;
-  Value countDifferent(TileBuilder &b, ArrayRef<Value> args) const;
+  Value countDifferent(TileBuilder &b, In in) const;
 };
 } // namespace
 
@@ -118,7 +118,7 @@ private:
 /// the last one have selected nothing. Blocks of packed sequences have numbers
 /// in the row.
 SmallVector<Value> SelectionKernel::forEachTile(
-    TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
+    TileBuilder &b, In in, ArrayRef<Value> inits,
     function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
         body) const {
   Expr start = b.programId(0) * selectBlock;
@@ -126,12 +126,12 @@ SmallVector<Value> SelectionKernel::forEachTile(
   return b.forLoop(
       start, end, rows, inits, [&](Expr first, ArrayRef<Value> carried) {
         Value t = b.range(first, rows, 0);
-        Value loaded = b.load(
-            args[0], {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+        Value loaded = b.load(in.getIndices(), {b.programId(2), b.programId(1),
+                                                t, b.range(0, count, 1)});
         if (isPacked)
           loaded =
-              b.map({loaded, b.load(args[1], {b.programId(2), t})}, b.i32(),
-                    [&](ArrayRef<Expr> x) {
+              b.map({loaded, b.load(in.getStart(), {b.programId(2), t})},
+                    b.i32(), [&](ArrayRef<Expr> x) {
                       return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
                     });
         Value chosen = b.map({loaded, t}, b.i32(), [&](ArrayRef<Expr> x) {
@@ -142,8 +142,7 @@ SmallVector<Value> SelectionKernel::forEachTile(
 }
 
 /// How many different blocks the program's queries selected.
-Value SelectionKernel::countDifferent(TileBuilder &b,
-                                      ArrayRef<Value> args) const {
+Value SelectionKernel::countDifferent(TileBuilder &b, In in) const {
   int64_t some = std::min<int64_t>(queryBlocks, 32);
   Value nothing = b.splat(b.constant(0), 1, some);
   auto countSome = [&](Expr block,
@@ -155,21 +154,20 @@ Value SelectionKernel::countDifferent(TileBuilder &b,
       return {b.map({marked[0], members}, b.i32(),
                     [](ArrayRef<Expr> x) { return max(x[0], x[1]); })};
     };
-    Value marked = forEachTile(b, args, nothing, mark)[0];
+    Value marked = forEachTile(b, in, nothing, mark)[0];
     return {add(b, number[0], b.reduceAdd(marked))};
   };
   return b.forLoop(0, b.programId(0) + 1, some, b.splat(b.constant(0), 1, 1),
                    countSome)[0];
 }
 
-void SelectionKernel::buildParts(TileBuilder &b, ArrayRef<Value> args) const {
-  Value parts = args.back();
+void SelectionKernel::buildParts(TileBuilder &b, In in, Value parts) const {
   Expr queryBlock = b.programId(0);
   auto addTile = [&](const SelectionLists &lists,
                      ArrayRef<Value> carried) -> SmallVector<Value> {
     SmallVector<Value> inputs = {lists.entries};
     if (isPacked) {
-      Value start = b.load(args[1], {b.programId(2), lists.number});
+      Value start = b.load(in.getStart(), {b.programId(2), lists.number});
       inputs.push_back(
           b.map({lists.number, start}, b.i32(), [&](ArrayRef<Expr> x) {
             return x[1] / selectBlock + (x[0] - x[1]) / selectBlock;
@@ -186,8 +184,8 @@ void SelectionKernel::buildParts(TileBuilder &b, ArrayRef<Value> args) const {
             add(b, carried[1], total(b, terms[1]))};
   };
   SmallVector<Value> sums =
-      forEachTile(b, args, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
-  sums.push_back(b.toF32(countDifferent(b, args)));
+      forEachTile(b, in, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
+  sums.push_back(b.toF32(countDifferent(b, in)));
   for (auto [k, sum] : llvm::enumerate(sums))
     b.store(sum, parts,
             {int64_t(k), b.programId(2), b.programId(1),
@@ -226,9 +224,10 @@ static LogicalResult convertGateStatistics(GateStatisticsOp op,
   int64_t branches = getDim(op.getGates(), 3);
   int64_t rows = ShapedType::getNumElements(getShape(op.getGates())) / branches;
   KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildGateStatistics(b, rows, branches, args);
-  });
+  return replaceByKernel(
+      cache, rewriter, op, spec, [&](auto &b, auto in, ArrayRef<Value> out) {
+        buildGateStatistics(b, rows, branches, in.getGates(), out[0]);
+      });
 }
 
 static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
@@ -241,11 +240,12 @@ static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
        (kernel.isPacked ? "_packed" : ""))
           .str();
   KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
-  Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
-                             kernel.getPartsType(rewriter.getContext()),
-                             [&](TileBuilder &b, ArrayRef<Value> args) {
-                               kernel.buildParts(b, args);
-                             })[0];
+  Value parts =
+      cache.launch(rewriter, op, spec, op->getOperands(),
+                   kernel.getPartsType(rewriter.getContext()),
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     kernel.buildParts(b, {args.drop_back(), op}, args.back());
+                   })[0];
   return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
                          kernel.buildSums(b, args[0], args[1]);
