@@ -278,6 +278,14 @@ LogicalResult GradientReader::readRotations() {
   return success();
 }
 
+FusedGradients FusedGradients::of(AttentionBackwardOp op) {
+  FusedGradients found;
+  found.branches = {op};
+  found.queryGrad = op.getQueryGrad();
+  found.start = op.getStart();
+  return found;
+}
+
 FailureOr<FusedGradients> FusedGradients::get(FusedOp op) {
   GradientReader reader = {op};
   if (failed(reader.sort()))
@@ -300,6 +308,11 @@ OperandRange FusedOp::getYielded() {
 
 Value FusedOp::getOutside(Value argument) {
   return getInputs()[cast<BlockArgument>(argument).getArgNumber()];
+}
+
+Value nsa::getOutside(Operation *op, Value inside) {
+  auto fused = dyn_cast<FusedOp>(op);
+  return fused && inside ? fused.getOutside(inside) : inside;
 }
 
 bool FusedOp::isBackward() {

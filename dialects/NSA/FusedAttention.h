@@ -17,7 +17,10 @@ namespace nsa {
 struct FusedSum {
   /// Emits an error if that is not what `op` holds.
   static llvm::FailureOr<FusedSum> get(FusedOp op);
+  /// One branch without a sum.
+  static FusedSum of(AttentionOp op) { return {{}, {}, {op}}; }
 
+  /// Null if there is no sum.
   CombineOp combine;
   /// Null where the gates are given.
   nn::GateOp gate;
@@ -29,10 +32,13 @@ struct FusedSum {
 struct FusedGradients {
   /// Emits an error if that is not what `op` holds.
   static llvm::FailureOr<FusedGradients> get(FusedOp op);
+  /// Those of one branch without a sum.
+  static FusedGradients of(AttentionBackwardOp op);
 
   /// The gradient of rows that is stored: turned back, if that is held too.
   static mlir::Value getStored(mlir::Value grad);
 
+  /// Null if there is no sum.
   CombineBackwardOp combine;
   /// Null where the gates, or their own gradients, are given.
   nn::GateOp gate;
@@ -47,6 +53,10 @@ struct FusedGradients {
   /// Whether they turn queries and tokens, not only keys that are blocks.
   bool turnsTokens = false;
 };
+
+/// What a value inside of `op` is outside, if that is an `nsa.fused`; the value
+/// itself of other operations, and of null.
+mlir::Value getOutside(mlir::Operation *op, mlir::Value inside);
 
 /// Whether attention, or its gradient, is to the blocks of indices.
 template <typename OpT>

@@ -1,6 +1,6 @@
 //===- DecodeAttention.cpp - attention of one query to caches -------------===//
 
-#include "dialects/NSA/NSAOps.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/DecodeKernels.h"
 #include "passes/Kernels/NSA/DenseAttentionKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
@@ -119,16 +119,15 @@ static Expr divideUp(Expr number, double by) {
   return (number + (by - 1)) / by;
 }
 
-SmallVector<Value> DecodeAttention::forEachKeyTile(const RowProgram &program,
-                                                   Expr position,
-                                                   ArrayRef<Value> args,
-                                                   ArrayRef<Value> inits,
-                                                   KeyTileBody body) const {
+SmallVector<Value>
+DecodeAttention::forEachKeyTile(const RowProgram &program, Expr position,
+                                DecodeAttentionOp::Adaptor in,
+                                ArrayRef<Value> inits, KeyTileBody body) const {
   TileBuilder &b = program.b;
-  Value k = args[1], v = args[2];
   auto size = static_cast<double>(keyTile);
   auto step = [&](Expr first, ArrayRef<Value> carried) {
-    return body(loadTile(program, position, k, v, first), carried);
+    return body(loadTile(program, position, in.getKey(), in.getValue(), first),
+                carried);
   };
   // Of `count` tiles, those of this program.
   auto getOwn = [&](Expr count) {
@@ -152,21 +151,28 @@ SmallVector<Value> DecodeAttention::forEachKeyTile(const RowProgram &program,
   Expr chosen = select(position >= 0, min(own + 1, double(count)), 0);
   auto [begin, end] = getOwn(chosen * perBlock);
   return b.forLoop(begin, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
-    Expr block = b.loadScalar(
-        args[4], {program.range.batch, program.range.keyHead, 0, i / perBlock});
+    Expr block =
+        b.loadScalar(in.getIndices(), {program.range.batch,
+                                       program.range.keyHead, 0, i / perBlock});
     Expr inBlock = i % perBlock * size;
     return step(block * static_cast<double>(selectBlock) + inBlock, carried);
   });
 }
 
-void DecodeAttention::build(TileBuilder &b, ArrayRef<Value> args) const {
+void DecodeAttention::build(TileBuilder &b, DecodeAttentionOp::Adaptor in,
+                            Value output, Value lse) const {
   RowProgram program = makeHeadProgram(
       b, shape, numRows, parts == 1 ? b.constant(0) : b.programId(0));
-  Expr position = b.loadScalar(args[3], {program.range.batch});
-  storeAttention(b, program, shape, args[0], args.drop_back().back(),
-                 args.back(), [&](ArrayRef<Value> inits, KeyTileBody body) {
-                   return forEachKeyTile(program, position, args, inits, body);
-                 });
+  Expr position = b.loadScalar(in.getPositions(), {program.range.batch});
+  OnlineSoftmax softmax = attendToKeys(
+      program, shape,
+      program.loadRows(in.getQuery(), shape.columns(b, shape.keyWidth)),
+      [&](ArrayRef<Value> inits, KeyTileBody body) {
+        return forEachKeyTile(program, position, in, inits, body);
+      });
+  program.storeRows(softmax.output(b), output,
+                    shape.columns(b, shape.valueWidth));
+  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
 }
 
 LaunchPart DecodeAttention::getPart(KernelCache &cache) const {
@@ -183,7 +189,9 @@ LaunchPart DecodeAttention::getPart(KernelCache &cache) const {
   SmallVector<Value> inputs(op->getOperands());
   return {spec, inputs, types,
           [attention = *this](TileBuilder &b, ArrayRef<Value> args) {
-            attention.build(b, args);
+            auto &op = attention.op;
+            attention.build(b, {args.take_front(op->getNumOperands()), op},
+                            args.drop_back().back(), args.back());
           }};
 }
 
@@ -210,9 +218,10 @@ static LogicalResult convertDecodeAttention(DecodeAttentionOp op,
                      attention.name(),
                      {attention.parts, shape.keyHeads, shape.batch},
                      attention.flops()};
-  return cache.replace(
-      rewriter, op, spec,
-      [&](TileBuilder &b, ArrayRef<Value> args) { attention.build(b, args); });
+  return replaceByKernel(cache, rewriter, op, spec,
+                         [&](auto &b, auto in, ArrayRef<Value> out) {
+                           attention.build(b, in, out[0], out[1]);
+                         });
 }
 
 void nsa::populateDecodeAttentionPatterns(KernelPatterns &patterns) {

@@ -19,10 +19,11 @@ struct DecodeAttention {
 
   std::string name() const;
   int64_t flops() const;
-  /// Program: (part, key head, batch). `args` are q, k, v, positions, indices
-  /// if there are any, o [B, parts, Hq, dv] and lse [B, Hq, parts].
-  void build(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> args) const;
-  /// The launch of all parts, with outputs in f32.
+  /// Program: (part, key head, batch). Writes o [B, parts, Hq, dv] and lse
+  /// [B, Hq, parts].
+  void build(tile::TileBuilder &b, DecodeAttentionOp::Adaptor in,
+             mlir::Value output, mlir::Value lse) const;
+  /// The launch of all parts, with outputs in f32. It may have more inputs.
   LaunchPart getPart(KernelCache &cache) const;
 
   mutable DecodeAttentionOp op;
@@ -49,7 +50,7 @@ private:
                    mlir::Value k, mlir::Value v, tile::Expr first) const;
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(const RowProgram &program, tile::Expr position,
-                 llvm::ArrayRef<mlir::Value> args,
+                 DecodeAttentionOp::Adaptor in,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 };
 

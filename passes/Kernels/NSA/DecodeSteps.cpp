@@ -10,8 +10,8 @@
 #include "passes/Kernels/NN/NNToTile.h"
 #include "passes/Kernels/NSA/Caches.h"
 #include "passes/Kernels/NSA/DecodeKernels.h"
-#include "passes/Kernels/NSA/GatedAttentionKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/NSA/RowGates.h"
 
 using namespace mlir;
 using namespace nsa;

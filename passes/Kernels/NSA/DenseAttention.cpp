@@ -1,25 +1,12 @@
 //===- DenseAttention.cpp - attention to ranges of keys -------------------===//
 
-#include "dialects/NSA/NSAOps.h"
 #include "passes/Kernels/NSA/DenseAttentionKernels.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
-#include "passes/Kernels/Rotation.h"
 
 #include <numeric>
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
-
-template <typename OpT>
-static DenseAttention getAttention(OpT op, const KernelSchedule &machine,
-                                   const Schedule &schedule) {
-  DenseAttention attention(getShapeOf(op), op.getVisibility(),
-                           schedule.applyTo(machine));
-  attention.shape.columnParts = schedule.columnParts;
-  attention.isPacked = bool(op.getStart());
-  return attention;
-}
 
 namespace {
 /// The masks of queries for some blocks, and of packed sequences those for the
@@ -95,9 +82,9 @@ int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
   return tile;
 }
 
-static std::string getName(const DenseAttention &attention) {
-  return attention.shape.name() + "_" + attention.visibility->getShapeName() +
-         (attention.isPacked ? "_packed" : "");
+std::string DenseAttention::name() const {
+  return shape.name() + "_" + visibility->getShapeName() +
+         (isPacked ? "_packed" : "");
 }
 
 //===----------------------------------------------------------------------===//
@@ -120,11 +107,13 @@ DenseAttention::getKeyRange(TileBuilder &b, const QueryRange &queries) const {
               max(visibility.endKey(last - lastStart), 0)};
 }
 
-SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
-                                                  const QueryRange &queries,
+SmallVector<Value> DenseAttention::forEachKeyTile(const RowProgram &program,
                                                   Value k, Value v, Value masks,
                                                   ArrayRef<Value> inits,
                                                   KeyTileBody body) const {
+  TileBuilder &b = program.b;
+  const QueryRange &queries = program.range;
+  int64_t size = queries.isGradient ? keyTile : forwardKeyTile;
   std::pair<Expr, Expr> range = getKeyRange(b, queries);
   Expr firstKey = range.first, endKey = range.second;
   std::optional<PackedRows> packed;
@@ -207,87 +196,6 @@ RowProgram DenseAttention::makeForwardProgram(TileBuilder &b) const {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
-  Value q = args[0], k = args[1], v = args[2];
-  Value masks = selectBlock != 0 ? args[3] : Value();
-  Value o = args.drop_back().back(), lse = args.back();
-  RowProgram program = makeForwardProgram(b);
-  program.range.start = isPacked ? args[masks ? 4 : 3] : Value();
-  AttentionShape own = shape;
-  own.takesShortcuts = isIssueBound();
-  storeAttention(b, program, own, q, o, lse,
-                 [&](ArrayRef<Value> inits, KeyTileBody body) {
-                   return forEachKeyTile(b, forwardKeyTile, program.range, k, v,
-                                         masks, inits, body);
-                 });
-}
-
-/// `args` are q, k, v, the keys of other branches, the table, the start of
-/// packed sequences, o, lse, q rotated and the keys rotated. The program of a
-/// query head has the rows of the keys' head of that number.
-static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
-                               ArrayRef<Value> args) {
-  size_t numOthers = attention.isPacked ? 2 : 1;
-  size_t numKeys = (args.size() - 6 - numOthers) / 2;
-  ArrayRef<Value> keys = args.slice(3, numKeys);
-  Value table = args[3 + numKeys];
-  Value start = attention.isPacked ? args[4 + numKeys] : Value();
-  ArrayRef<Value> outputs = args.drop_front(3 + numKeys + numOthers);
-  HeadProgram program(attention, attention.ownQueryTile, b);
-  const QueryRange &range = program.range;
-  Expr head = b.expr(program.head);
-  auto rotate = [&](Value from, Value to) {
-    rotateRange(b, from, to, table, range.batch, head, range.first, range.count,
-                /*stride=*/1, /*inverse=*/false, start);
-  };
-  rotate(args[0], outputs[2]);
-  for (auto [from, to] : llvm::zip_equal(keys, outputs.drop_front(3))) {
-    int64_t heads = cast<MemRefType>(from.getType()).getShape()[2];
-    b.ifThen(head < static_cast<double>(heads),
-             [&, from = from, to = to] { rotate(from, to); });
-  }
-  SmallVector<Value> own = {outputs[2], args[1], args[2]};
-  if (start)
-    own.push_back(start);
-  own.append({outputs[0], outputs[1]});
-  attention.buildForward(b, own);
-}
-
-void DenseAttention::buildQueryGrad(TileBuilder &b,
-                                    ArrayRef<Value> args) const {
-  Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
-  Value lse = args[5], masks = selectBlock != 0 ? args[6] : Value();
-  Value dQ = args.drop_back().back(), delta = args.back();
-  HeadProgram program(*this, queryTile, b);
-  program.range.start = isPacked ? args[masks ? 7 : 6] : Value();
-  program.range.isGradient = true;
-  const QueryRange &range = program.range;
-  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
-  Value valueCols = shape.columns(b, shape.valueWidth);
-  Value outputGrads = program.loadRows(dO, valueCols);
-  RowTerms terms;
-  Value rowLse = program.loadStatistic(lse);
-  terms.shift = shape.exponent().fromLse(b, rowLse);
-  terms.delta = program.dotRows(shape, outputGrads, dO, o);
-  shape.buildOnce(b, [&] {
-    getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
-  });
-  // The elementwise use above keeps dO in registers, but wgmma should read a
-  // loop-invariant operand from shared memory: load it again.
-  if (hasWarpgroups)
-    outputGrads = program.loadRows(dO, valueCols);
-
-  Value sum = forEachKeyTile(
-      b, keyTile, range, k, v, masks,
-      {b.zeros(range.count, shape.ownWidth(shape.keyWidth))},
-      [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {addQueryGrad(b, queries, outputGrads, tile, terms,
-                             shape.exponent(), carried[0])};
-      })[0];
-  program.storeRows(scaled(b, sum, shape.scale), dQ,
-                    shape.ownColumns(b, shape.keyWidth));
-}
-
 /// Rows of packed sequences are counted from where that of the key `i` begins,
 /// and keys from its first one.
 void DenseAttention::countFromSequence(TileBuilder &b, Expr batch, Value i,
@@ -331,19 +239,25 @@ void DenseAttention::selectQueries(TileBuilder &b, Expr batch, Expr keyHead,
       b, SelectionMasks::ofBlocksBefore(b, words, before), block);
 }
 
-void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
-                                       const KeyValueGradArgs &args,
-                                       std::optional<Expr> part) const {
-  Expr i0 = number * ownKeyTile;
+KeyProgram DenseAttention::getKeyProgram(TileBuilder &b, int64_t parts) const {
+  Expr program = b.programId(0), number = program;
+  std::optional<Expr> part;
+  if (parts != 0) {
+    number = program / parts;
+    part = program % parts;
+  }
+  Expr first = number * ownKeyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
-  Value i = b.range(i0, ownKeyTile, 0);
-  Value keyCols = shape.columns(b, shape.keyWidth);
-  Value valueCols = shape.columns(b, shape.valueWidth);
+  return {batch, keyHead, first, ownKeyTile, part};
+}
 
-  KeyTile tile;
-  tile.keys = b.load(args.k, {batch, i, keyHead, keyCols});
-  tile.values = b.load(args.v, {batch, i, keyHead, valueCols});
-  tile.key = i;
+void DenseAttention::buildKeyValueGrad(TileBuilder &b,
+                                       const KeyProgram &program,
+                                       const KeyValueGradArgs &args) const {
+  Expr i0 = program.first, keyHead = program.keyHead, batch = program.batch;
+  KeyValueGrad grad(b, shape, args, program);
+  KeyTile &tile = grad.tile;
+  Value i = tile.key;
   tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
   if (args.start)
     countFromSequence(b, batch, i, args, tile);
@@ -359,36 +273,21 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     endQuery = min(endQuery, b.loadScalar(args.ends, {batch, lastToken}));
   }
   Expr firstHead = keyHead * shape.group();
-  auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {
-    Value t = b.range(t0, queryTile, 0);
-    tile.row = b.range(t0, queryTile, 1);
-    Value queries = b.load(args.q, {batch, t, head, keyCols});
-    Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
-    RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
-    if (args.masks)
-      selectQueries(b, batch, keyHead, i0 / selectBlock, args, tile);
-    auto [ownQueries, ownOutputGrads] =
-        loadOwnColumns(b, shape, args, {batch, t, head});
-    return addKeyValueGrad(b, queries, outputGrads, tile, terms,
-                           shape.exponent(), sums, ownQueries, ownOutputGrads);
-  };
-  SmallVector<Value> zeros = {
-      b.zeros(ownKeyTile, shape.ownWidth(shape.keyWidth)),
-      b.zeros(ownKeyTile, shape.ownWidth(shape.valueWidth))};
-  Value ownKeyCols = shape.ownColumns(b, shape.keyWidth);
-  Value ownValueCols = shape.ownColumns(b, shape.valueWidth);
+  SmallVector<Value> zeros = grad.zeros();
   auto addHead = [&](Expr head) {
     return b.forLoop(firstQuery, endQuery, queryTile, zeros,
                      [&](Expr t0, ArrayRef<Value> sums) {
-                       return addQueries(head, t0, sums);
+                       Value t = b.range(t0, queryTile, 0);
+                       tile.row = b.range(t0, queryTile, 1);
+                       return grad.addRows(t, head, head, sums, [&] {
+                         if (args.masks)
+                           selectQueries(b, batch, keyHead, i0 / selectBlock,
+                                         args, tile);
+                       });
                      });
   };
-  if (part) {
-    auto sums = addHead(firstHead + *part);
-    b.store(sums[0], args.keyGrad, {*part, batch, i, keyHead, ownKeyCols});
-    b.store(sums[1], args.valueGrad, {*part, batch, i, keyHead, ownValueCols});
-    return;
-  }
+  if (program.part)
+    return grad.store(addHead(firstHead + *program.part), i);
   // A sum for each head first: the rounding errors of one long sum would exceed
   // those of the terms.
   auto sums = b.forLoop(
@@ -397,126 +296,20 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
         auto own = addHead(head);
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
-  b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
-          {batch, i, keyHead, ownKeyCols});
-  b.store(sums[1], args.valueGrad, {batch, i, keyHead, ownValueCols});
+  grad.store(sums, i);
 }
 
 KernelSpec DenseAttention::forwardSpec(StringRef suffix,
                                        std::string name) const {
-  std::array<Extent, 3> grid = {numQueryTiles(ownQueryTile / packedHeads),
-                                shape.queryHeads / packedHeads, shape.batch};
-  KernelSpec spec = {suffix.str(), std::move(name), grid,
-                     flops(shape.keyWidth + shape.valueWidth)};
+  KernelSpec spec = {suffix.str(),
+                     std::move(name),
+                     {numQueryTiles(ownQueryTile / packedHeads),
+                      shape.queryHeads / packedHeads, shape.batch}};
+  spec.flops = flops(shape.keyWidth + shape.valueWidth);
   spec.minBlocks = minBlocks;
   // Loops of wider heads have one for their sums.
   spec.hasProducer = isIssueBound();
   spec.takesExtents = !isPacked;
   spec.longestFirst = isGraded();
   return spec;
-}
-
-KernelSpec DenseAttention::queryGradSpec(StringRef suffix,
-                                         std::string name) const {
-  KernelSpec spec = {suffix.str(), std::move(name), headGrid(queryTile),
-                     flops(2 * shape.keyWidth + shape.valueWidth)};
-  spec.takesExtents = !isPacked;
-  spec.longestFirst = isGraded();
-  return spec;
-}
-
-KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
-                                            std::string name) const {
-  KernelSpec spec = {suffix.str(),
-                     std::move(name),
-                     {numKeyTiles(ownKeyTile), shape.keyHeads, shape.batch},
-                     flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
-  spec.takesExtents = !isPacked;
-  spec.longestFirst = isGraded();
-  return spec;
-}
-
-//===----------------------------------------------------------------------===//
-// Patterns
-//===----------------------------------------------------------------------===//
-
-static LogicalResult convertForward(AttentionOp op, KernelCache &cache,
-                                    PatternRewriter &rewriter) {
-  if (op.getIndices())
-    return failure();
-  ChosenSchedule own =
-      getShapeOf(op).choose(cache, op, "", ScheduledKernel::Forward);
-  DenseAttention attention = getAttention(op, cache.getSchedule(), own);
-  KernelSpec spec = attention.forwardSpec("", getName(attention));
-  spec.schedule = own;
-  return cache.replace(rewriter, op, spec,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         attention.buildForward(b, args);
-                       });
-}
-
-static LogicalResult convertRotaryForward(RotaryAttentionOp op,
-                                          KernelCache &cache,
-                                          PatternRewriter &rewriter) {
-  ChosenSchedule own =
-      getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
-  DenseAttention attention = getAttention(op, cache.getSchedule(), own);
-  // Programs rotate the rows of one head.
-  attention.packedHeads = 1;
-  KernelSpec spec = attention.forwardSpec("", getName(attention));
-  spec.schedule = own;
-  spec.takesExtents = spec.takesExtents &&
-                      hasAnglesOfAll(op.getTable(), attention.shape.sequence);
-  return cache.replace(rewriter, op, spec,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         buildRotaryForward(attention, b, args);
-                       });
-}
-
-static LogicalResult convertBackward(AttentionBackwardOp op, KernelCache &cache,
-                                     PatternRewriter &rewriter) {
-  if (op.getIndices())
-    return failure();
-  AttentionShape shape = getShapeOf(op);
-  ChosenSchedule ofQuery =
-      shape.choose(cache, op, "dq", ScheduledKernel::QueryGrad);
-  DenseAttention attention = getAttention(op, cache.getSchedule(), ofQuery);
-  KernelSpec query = attention.queryGradSpec("dq", getName(attention));
-  query.schedule = ofQuery;
-  auto queryResults = cache.launch(
-      rewriter, op, query, op->getOperands(),
-      {op.getQuery().getType(), attention.getStatistics().getType(cache)},
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        attention.buildQueryGrad(b, args);
-      });
-  ChosenSchedule ofKeys =
-      shape.choose(cache, op, "dkdv", ScheduledKernel::KeyValueGrad);
-  attention = getAttention(op, cache.getSchedule(), ofKeys);
-  KernelSpec keyValue = attention.keyValueGradSpec("dkdv", getName(attention));
-  keyValue.schedule = ofKeys;
-  SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
-                               op.getKey(),        op.getValue(),
-                               op.getLse(),        queryResults[1]};
-  if (attention.isPacked)
-    inputs.append({op.getStart(),
-                   launchSequenceEnds(cache, rewriter, op, op.getStart())});
-  auto keyValueResults =
-      cache.launch(rewriter, op, keyValue, inputs,
-                   {op.getKey().getType(), op.getValue().getType()},
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     auto own = KeyValueGradArgs::ofOneBranch(
-                         args, attention.getStatistics());
-                     if (attention.isPacked) {
-                       own.start = args[6];
-                       own.ends = args[7];
-                     }
-                     attention.buildKeyValueGrad(b, b.programId(0), own);
-                   });
-  rewriter.replaceOp(
-      op, ValueRange{queryResults[0], keyValueResults[0], keyValueResults[1]});
-  return success();
-}
-
-void nsa::populateDenseAttentionPatterns(KernelPatterns &patterns) {
-  patterns.add(convertForward, convertRotaryForward, convertBackward);
 }

@@ -7,8 +7,7 @@
 #ifndef NSA_PASSES_KERNELS_NSA_DENSEATTENTIONKERNELS_H
 #define NSA_PASSES_KERNELS_NSA_DENSEATTENTIONKERNELS_H
 
-#include "passes/Kernels/NSA/AttentionKernels.h"
-#include "passes/Kernels/NSA/RowProgram.h"
+#include "passes/Kernels/NSA/KeyValueGrad.h"
 #include "passes/Kernels/NSA/SelectionMasks.h"
 
 namespace nsa {
@@ -32,6 +31,8 @@ struct DenseAttention {
     this->shape.fitTo(schedule);
   }
 
+  /// For kernel names: "b1s64h4x2d16_w32".
+  std::string name() const;
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const {
     return visibility->attendsToTokens() &&
@@ -87,34 +88,18 @@ struct DenseAttention {
   /// past the last.
   std::pair<tile::Expr, tile::Expr>
   getKeyRange(tile::TileBuilder &b, const QueryRange &queries) const;
-  /// Runs `body` for each tile of `size` keys that some of the queries sees,
+  /// Runs `body` for each tile of keys that some of the program's queries sees,
   /// ascending. `masks` say which blocks these selected; null without a
   /// selection.
   llvm::SmallVector<mlir::Value>
-  forEachKeyTile(tile::TileBuilder &b, int64_t size, const QueryRange &queries,
-                 mlir::Value k, mlir::Value v, mlir::Value masks,
-                 llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
+  forEachKeyTile(const RowProgram &program, mlir::Value k, mlir::Value v,
+                 mlir::Value masks, llvm::ArrayRef<mlir::Value> inits,
+                 KeyTileBody body) const;
   /// What launches the kernel of the output. `suffix` and `name` are a
   /// KernelSpec's.
   KernelSpec forwardSpec(llvm::StringRef suffix, std::string name) const;
   /// The rows of a program of this kernel.
   RowProgram makeForwardProgram(tile::TileBuilder &b) const;
-  /// Program: (query tile, query head, batch), or (query tile, key head, batch)
-  /// if heads are packed. `args` are q, k, v, the masks of a selection, the
-  /// start of packed sequences, o and lse.
-  void buildForward(tile::TileBuilder &b,
-                    llvm::ArrayRef<mlir::Value> args) const;
-  /// What the kernel of the gradient of queries writes of each row.
-  RowStatistics getStatistics() const { return {shape, isGPU}; }
-  /// Those of the gradients of queries, and of keys and values.
-  KernelSpec queryGradSpec(llvm::StringRef suffix, std::string name) const;
-  KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
-  /// Program: (query tile, query head, batch). Also writes do . o of every row,
-  /// which the gradients of keys and values need. `args` are do, q, k, v, o,
-  /// lse, the masks of a selection, the start of packed sequences, dq and
-  /// do . o.
-  void buildQueryGrad(tile::TileBuilder &b,
-                      llvm::ArrayRef<mlir::Value> args) const;
   /// Programs of the gradient of queries of narrow heads that a multiprocessor
   /// is to run at once where a program has several branches, 0 for as many as
   /// fit.
@@ -122,17 +107,27 @@ struct DenseAttention {
     bool isSmall = shape.keyWidth <= 64 && shape.valueWidth <= 64;
     return hasWarpgroups && queryTile == 64 && isSmall ? 3 : 0;
   }
+  /// Whether three warpgroups compute so many exponents for each dot that
+  /// they issue instructions most of the time.
+  bool isIssueBound() const {
+    return hasWarpgroups && ownQueryTile > 128 && isThin();
+  }
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
     return isGPU && !visibility->attendsToTokens() ? shape.group() : 1;
   }
-  /// Computes the gradients of the stationary key tile `number` of a key head.
-  /// Heads of the group and query tiles are added in ascending order. With
-  /// `part`, only those of one head of the group.
-  void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,
-                         const KeyValueGradArgs &args,
-                         std::optional<tile::Expr> part = std::nullopt) const;
+  /// The grid of the programs of the gradients of keys, a number of `parts` or
+  /// 0 for none, and one of them.
+  std::array<Extent, 3> keyGrid(int64_t parts) const {
+    return {std::max<int64_t>(parts, 1) * numKeyTiles(ownKeyTile),
+            shape.keyHeads, shape.batch};
+  }
+  KeyProgram getKeyProgram(tile::TileBuilder &b, int64_t parts) const;
+  /// Heads of the group, of a part only one, and query tiles are added in
+  /// ascending order.
+  void buildKeyValueGrad(tile::TileBuilder &b, const KeyProgram &program,
+                         const KeyValueGradArgs &args) const;
 
   AttentionShape shape;
   Visibility visibility;
@@ -170,11 +165,6 @@ private:
   /// Whether a query sees so many keys that three consumer warpgroups with a
   /// producer are faster than two programs of two.
   bool isLong() const;
-  /// Whether three warpgroups compute so many exponents for each dot that
-  /// they issue instructions most of the time.
-  bool isIssueBound() const {
-    return hasWarpgroups && ownQueryTile > 128 && isThin();
-  }
   int64_t getMinBlocks(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   int64_t getPackedHeads(const KernelSchedule &schedule) const;

@@ -4,14 +4,11 @@
 
 void nsa::populateNSAToTilePatterns(KernelPatterns &patterns) {
   populateCompressPatterns(patterns);
-  populateDenseAttentionPatterns(patterns);
+  populateAttentionPatterns(patterns);
   populateSelectPatterns(patterns);
-  populateSelectedAttentionPatterns(patterns);
-  populateSelectedAttentionBackwardPatterns(patterns);
+  populateAttentionBackwardPatterns(patterns);
   populateCombinePatterns(patterns);
   populateStatisticsPatterns(patterns);
-  populateGatedAttentionPatterns(patterns);
-  populateGatedAttentionBackwardPatterns(patterns);
   populateCachePatterns(patterns);
   populateDecodeAttentionPatterns(patterns);
 }

@@ -8,16 +8,13 @@
 namespace nsa {
 
 void populateCompressPatterns(KernelPatterns &patterns);
-/// Compressed and window attention, forward and backward.
-void populateDenseAttentionPatterns(KernelPatterns &patterns);
+/// Attention of every visibility, alone and in gated sums.
+void populateAttentionPatterns(KernelPatterns &patterns);
+void populateAttentionBackwardPatterns(KernelPatterns &patterns);
 void populateSelectPatterns(KernelPatterns &patterns);
-void populateSelectedAttentionPatterns(KernelPatterns &patterns);
-void populateSelectedAttentionBackwardPatterns(KernelPatterns &patterns);
 void populateCombinePatterns(KernelPatterns &patterns);
 /// Of gates and of selected blocks.
 void populateStatisticsPatterns(KernelPatterns &patterns);
-void populateGatedAttentionPatterns(KernelPatterns &patterns);
-void populateGatedAttentionBackwardPatterns(KernelPatterns &patterns);
 
 /// Caches, and what one token at a time does with its position.
 void populateCachePatterns(KernelPatterns &patterns);

@@ -61,8 +61,9 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
           b,
           {b.programId(2), b.programId(1), tile * queries, queries, Value()},
           Value(),
-          Value()},
-      group(shape.group()), mTileQueries(mTileQueries) {
+          Value(),
+          shape.group(),
+          mTileQueries} {
   Expr firstHead = range.keyHead * group;
   int64_t rows =
       mTileQueries == 0 ? queries * group : queries / mTileQueries * mTileRows;
@@ -91,7 +92,7 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
   stored = coordinates[2];
 }
 
-Expr GroupProgram::headInGroup(Expr row) const {
+Expr RowProgram::headInGroup(Expr row) const {
   if (mTileQueries == 0)
     return row % group;
   Expr inMTile = row % mTileRows;
@@ -156,54 +157,16 @@ RowTerms RowStatistics::load(TileBuilder &b, const Exponent &exponent,
   return terms;
 }
 
-std::pair<Value, Value> nsa::loadOwnColumns(TileBuilder &b,
-                                            const AttentionShape &shape,
-                                            const KeyValueGradArgs &args,
-                                            ArrayRef<tile::Operand> rows) {
-  if (shape.columnParts == 1)
-    return {};
-  auto load = [&](Value from, int64_t width) {
-    SmallVector<tile::Operand> indices(rows);
-    indices.push_back(shape.ownColumns(b, width));
-    return b.load(from, indices);
-  };
-  return {load(args.q, shape.keyWidth),
-          load(args.outputGrad, shape.valueWidth)};
-}
-
-void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,
-                   Value row, Expr head, double scale,
-                   tile::Operand firstPart) {
-  ArrayRef<int64_t> shape = cast<MemRefType>(parts.getType()).getShape();
-  Value cols = b.range(0, shape.back(), 1);
-  int64_t rows = cast<TileType>(row.getType()).getRows();
-  Value sum =
-      b.forLoop(firstPart, shape.front(), 1, {b.zeros(rows, shape.back())},
-                [&](Expr part, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  return {add(b, carried[0],
-                              b.load(parts, {part, batch, row, head, cols}))};
-                })[0];
-  b.store(scaled(b, sum, scale), out, {batch, row, head, cols});
-}
-
-void nsa::storeAttention(
-    TileBuilder &b, const RowProgram &program, const AttentionShape &shape,
-    Value q, Value o, Value lse,
-    function_ref<SmallVector<Value>(ArrayRef<Value> inits, KeyTileBody body)>
-        forEachKeyTile) {
-  Value queries = program.loadRows(q, shape.columns(b, shape.keyWidth));
+OnlineSoftmax nsa::attendToKeys(const RowProgram &program,
+                                const AttentionShape &shape, Value queries,
+                                KeyWalk walk) {
+  TileBuilder &b = program.b;
   auto init = OnlineSoftmax::init(b, program.numRows(),
                                   shape.ownWidth(shape.valueWidth));
-  auto results = forEachKeyTile(
-      init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
+  return OnlineSoftmax::fromCarried(
+      walk(init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
         return attend(b, queries, tile, shape.exponent(),
                       OnlineSoftmax::fromCarried(carried))
             .carried();
-      });
-  auto softmax = OnlineSoftmax::fromCarried(results);
-  program.storeRows(softmax.output(b), o,
-                    shape.ownColumns(b, shape.valueWidth));
-  shape.buildOnce(b, [&] {
-    program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
-  });
+      }));
 }

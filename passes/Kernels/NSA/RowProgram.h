@@ -36,6 +36,8 @@ struct QueryRange {
 
 /// The rows of a program: queries of one head or of several.
 struct RowProgram {
+  static constexpr int64_t mTileRows = 16;
+
   /// Each has a row of its own, or several with as many heads.
   int64_t numRows() const {
     return llvm::cast<tile::TileType>(range.query.getType()).getRows();
@@ -56,6 +58,10 @@ struct RowProgram {
     b.store(value, ref, {range.batch, head, stored});
   }
 
+  bool hasGroup() const { return group != 0; }
+  /// Of the group, the head of row `row`; -1 for one that is not stored.
+  tile::Expr headInGroup(tile::Expr row) const;
+
   /// f32 [rows, 1]: the dot products of the rows of two tensors of the shape's
   /// values; those of `lhs` are loaded already.
   mlir::Value dotRows(const AttentionShape &shape, mlir::Value loaded,
@@ -67,6 +73,8 @@ struct RowProgram {
   /// query that is stored from each row, outside of the sequence if none is,
   /// i32 [rows, 1].
   mlir::Value head, stored;
+  /// Of a GroupProgram the heads of the group, else 0; and its `mTileQueries`.
+  int64_t group = 0, mTileQueries = 0;
 };
 
 /// A program whose rows are pairs of a query and one of `heads` heads of a
@@ -81,17 +89,10 @@ RowProgram makeHeadsProgram(const AttentionShape &shape, int64_t queries,
 /// grid. Rows may come in M-tiles of 16 with whole queries: the remaining rows
 /// of an M-tile repeat the last one, and are not stored.
 struct GroupProgram : RowProgram {
-  static constexpr int64_t mTileRows = 16;
-
   /// `queries` of them, and `mTileQueries` of an M-tile, which divide them; 0
   /// for rows without gaps.
   GroupProgram(const AttentionShape &shape, int64_t queries,
                int64_t mTileQueries, tile::TileBuilder &b, tile::Expr tile);
-
-  /// Of the group, the head of row `row`; -1 for one that is not stored.
-  tile::Expr headInGroup(tile::Expr row) const;
-
-  int64_t group, mTileQueries;
 };
 
 /// What the kernel of dq writes of each row for those of dk and dv, [B, Hq, S]
@@ -101,10 +102,6 @@ struct GroupProgram : RowProgram {
 /// the exponent that both are part of, if gates are folded.
 class RowStatistics {
 public:
-  /// Of one branch without a gate.
-  RowStatistics(const AttentionShape &shape, bool isGPU)
-      : RowStatistics(shape, /*branches=*/1, /*gated=*/false, /*folded=*/false,
-                      isGPU) {}
   /// With `folded`, gates are part of exponents.
   RowStatistics(const AttentionShape &shape, int64_t branches, bool gated,
                 bool folded, bool isGPU);
@@ -137,63 +134,15 @@ private:
   bool gated, folded;
 };
 
-/// What a kernel of dk and dv reads and writes.
-struct KeyValueGradArgs {
-  /// Of one branch without a gate: `args` are those up to `statistics`, others,
-  /// dk and dv.
-  static KeyValueGradArgs ofOneBranch(llvm::ArrayRef<mlir::Value> args,
-                                      const RowStatistics &rows) {
-    return {args[0],      args[1],
-            args[2],      args[3],
-            args[4],      args[5],
-            rows,
-            /*branch=*/0, args.drop_back().back(),
-            args.back()};
-  }
+/// Runs a body on the tiles of keys that a program goes through, from initial
+/// values on.
+using KeyWalk = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+    llvm::ArrayRef<mlir::Value> inits, KeyTileBody body)>;
 
-  mlir::Value outputGrad, q, k, v, lse, statistics;
-  /// What the statistics hold, and whose the gradients are.
-  RowStatistics rows;
-  int64_t branch;
-  /// With several parts, sums of parts without the scale, which `addParts` puts
-  /// together: f32, with a first dimension for the parts.
-  mlir::Value keyGrad, valueGrad;
-  /// Of a selection; null without one.
-  mlir::Value masks = {};
-  /// Where packed sequences begin and end; null without.
-  mlir::Value start = {}, ends = {};
-
-  /// The terms of some rows. Queries outside of the sequence read as 0.
-  RowTerms loadTerms(tile::TileBuilder &b, const Exponent &exponent,
-                     tile::Operand batch, tile::Operand head,
-                     mlir::Value query) const {
-    return rows.load(b, exponent, branch, statistics, lse, batch, head, query);
-  }
-};
-
-/// Of the queries and the gradients of outputs of some rows, the columns whose
-/// sums a program computes; null where these are all. `rows` are the
-/// coordinates but for the column.
-std::pair<mlir::Value, mlir::Value>
-loadOwnColumns(tile::TileBuilder &b, const AttentionShape &shape,
-               const KeyValueGradArgs &args,
-               llvm::ArrayRef<tile::Operand> rows);
-
-/// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
-/// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].
-/// Parts before `firstPart` have nothing for these rows.
-void addParts(tile::TileBuilder &b, mlir::Value parts, mlir::Value out,
-              tile::Expr batch, mlir::Value row, tile::Expr head, double scale,
-              tile::Operand firstPart = 0);
-
-/// Stores the attention of a program's rows of q and its lse. `forEachKeyTile`
-/// runs a body on the tiles of their keys, from initial values on.
-void storeAttention(tile::TileBuilder &b, const RowProgram &program,
-                    const AttentionShape &shape, mlir::Value q, mlir::Value o,
-                    mlir::Value lse,
-                    llvm::function_ref<llvm::SmallVector<mlir::Value>(
-                        llvm::ArrayRef<mlir::Value> inits, KeyTileBody body)>
-                        forEachKeyTile);
+/// The softmax of the program's `queries` over all keys of the walk.
+OnlineSoftmax attendToKeys(const RowProgram &program,
+                           const AttentionShape &shape, mlir::Value queries,
+                           KeyWalk walk);
 
 } // namespace nsa
 

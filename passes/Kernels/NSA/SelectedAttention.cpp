@@ -6,10 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/NSA/NSAOps.h"
-#include "passes/Kernels/NSA/GatheredAttention.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
-#include "passes/Kernels/NSA/SelectedForms.h"
+#include "passes/Kernels/NSA/SelectedAttentionKernels.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -129,9 +126,9 @@ int64_t SelectedAttention::flops(int64_t width) const {
 
 /// The tile of the keys from `first` on, in `block`. `blocks` are those that
 /// the rows of the program selected; null if all of them selected this one.
-KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
-                                       Value blocks, Value k, Value v,
-                                       Expr block, Expr first) const {
+KeyTile SelectedAttention::makeKeyTile(const RowProgram &program, Value blocks,
+                                       Value k, Value v, Expr block,
+                                       Expr first) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value u = b.range(first, stepTile, 0);
@@ -169,7 +166,7 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
 
 struct SelectedAttention::PackedLists {
   /// Of the queries `query` of the program's key head, i32 [queries, 1].
-  PackedLists(const SelectedAttention &attention, const GroupProgram &program,
+  PackedLists(const SelectedAttention &attention, const RowProgram &program,
               Value indices, Value query);
 
   /// Whether an entry is the block of this number, of which there are tokens in
@@ -193,7 +190,7 @@ struct SelectedAttention::PackedLists {
 };
 
 SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
-                                            const GroupProgram &program,
+                                            const RowProgram &program,
                                             Value indices, Value query)
     : attention(attention) {
   TileBuilder &b = program.b;
@@ -205,7 +202,7 @@ SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
 
 /// In the tile from `first` on, a row sees the keys of one block before the
 /// border, and of the next one past it; none where it selected neither.
-static KeyTile makePackedKeyTile(const GroupProgram &program,
+static KeyTile makePackedKeyTile(const RowProgram &program,
                                  const SelectedAttention::PackedLists &rows,
                                  Value k, Value v, Expr first) {
   TileBuilder &b = program.b;
@@ -239,7 +236,7 @@ static KeyTile makePackedKeyTile(const GroupProgram &program,
 /// Tiles in which no query of the program selected a key are skipped, those
 /// before the sequence of the first one are not looked at.
 SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
-    const GroupProgram &program, Value indices, Value k, Value v,
+    const RowProgram &program, Value indices, Value k, Value v,
     ArrayRef<Value> inits, KeyTileBody body) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
@@ -309,7 +306,7 @@ Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 SmallVector<Value> SelectedAttention::forEachKeyTile(
-    const GroupProgram &program, Value indices, const SelectionUnion &selection,
+    const RowProgram &program, Value indices, const SelectionUnion &selection,
     Value k, Value v, ArrayRef<Value> inits, KeyTileBody body) const {
   if (isPacked && !selection.counts)
     return forEachKeyTileOfPacked(program, indices, k, v, inits, body);
@@ -376,93 +373,4 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
             },
             [&] { return llvm::to_vector(carried); });
       });
-}
-
-//===----------------------------------------------------------------------===//
-// Kernel
-//===----------------------------------------------------------------------===//
-
-/// Program: (tile of queries, key head, batch).
-static void buildForward(const SelectedAttention &attention, TileBuilder &b,
-                         ArrayRef<Value> args) {
-  ArrayRef<Value> in = args.drop_back(2);
-  SelectionUnion selection = attention.takeUnion(in);
-  Value q = in[0], k = in[1], v = in[2], indices = in[3];
-  Value o = args.drop_back().back(), lse = args.back();
-  GroupProgram program =
-      attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
-  program.range.start = attention.isPacked ? in[4] : Value();
-  storeAttention(b, program, attention.shape, q, o, lse,
-                 [&](ArrayRef<Value> inits, KeyTileBody body) {
-                   return attention.forEachKeyTile(program, indices, selection,
-                                                   k, v, inits, body);
-                 });
-}
-
-static LogicalResult convertToMasks(AttentionOp op,
-                                    const SelectedAttention &selected,
-                                    const ChosenSchedule &own, Value numbers,
-                                    KernelCache &cache,
-                                    PatternRewriter &rewriter) {
-  DenseAttention attention =
-      makeMasked(selected, own.applyTo(cache.getSchedule()));
-  KernelSpec spec = attention.forwardSpec("masks", selected.name());
-  spec.schedule = own;
-  spec.flops =
-      selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
-  SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),
-                               SelectionMasks::launch(cache, rewriter, op,
-                                                      numbers,
-                                                      selected.selectBlock)};
-  if (op.getStart())
-    inputs.push_back(op.getStart());
-  return cache.replace(rewriter, op, spec, inputs,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         attention.buildForward(b, args);
-                       });
-}
-
-static LogicalResult convertSelectedAttention(AttentionOp op,
-                                              KernelCache &cache,
-                                              PatternRewriter &rewriter) {
-  if (!op.getIndices())
-    return failure();
-  SelectedForms forms(SelectedAttention(op, cache.getSchedule()),
-                      cache.getSchedule());
-  if (forms.forward == SelectedForm::Gathered) {
-    rewriter.replaceOp(op,
-                       GatheredAttention::launchForward(op, cache, rewriter));
-    return success();
-  }
-  bool hasMasks = forms.forward == SelectedForm::Masks;
-  ChosenSchedule own = getShapeOf(op).choose(
-      cache, op, hasMasks ? "masks" : "",
-      hasMasks ? ScheduledKernel::MaskedForward : ScheduledKernel::ListForward);
-  SelectedAttention attention(op, own.applyTo(cache.getSchedule()));
-  attention.shape.columnParts = own.columnParts;
-  Value numbers = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
-                                          op.getStart());
-  if (hasMasks)
-    return convertToMasks(op, attention, own, numbers, cache, rewriter);
-  const AttentionShape &shape = attention.shape;
-  KernelSpec spec = {"",
-                     attention.name(),
-                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
-                     attention.flops(shape.keyWidth + shape.valueWidth)};
-  SmallVector<Value> inputs(op->getOperands());
-  inputs[3] = numbers;
-  spec.indices = inputs[3];
-  spec.selectBlock = op.getVisibility().getIndexBlock();
-  spec.takesExtents = !attention.isPacked;
-  spec.schedule = own;
-  llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op, numbers,
-                                                   op.getStart()));
-  return cache.replace(rewriter, op, spec, inputs,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         buildForward(attention, b, args);
-                       });
-}
-
-void nsa::populateSelectedAttentionPatterns(KernelPatterns &patterns) {
-  patterns.add(convertSelectedAttention);
 }

@@ -3,7 +3,7 @@
 #ifndef NSA_PASSES_KERNELS_NSA_SELECTEDATTENTIONKERNELS_H
 #define NSA_PASSES_KERNELS_NSA_SELECTEDATTENTIONKERNELS_H
 
-#include "passes/Kernels/NSA/RowProgram.h"
+#include "passes/Kernels/NSA/KeyValueGrad.h"
 
 namespace nsa {
 
@@ -122,7 +122,7 @@ struct SelectedAttention {
   /// selected, in ascending order: those of `selection`, or of the list of its
   /// only query, or else those of all that it finds in its queries' lists.
   llvm::SmallVector<mlir::Value>
-  forEachKeyTile(const GroupProgram &program, mlir::Value indices,
+  forEachKeyTile(const RowProgram &program, mlir::Value indices,
                  const SelectionUnion &selection, mlir::Value k, mlir::Value v,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 
@@ -137,14 +137,12 @@ struct SelectedAttention {
     return shape.sequence.isConstant() ? std::min(most, int64_t(numBlocks()))
                                        : most;
   }
-  /// Types of a SelectionUnion; none where programs do without.
-  llvm::SmallVector<mlir::Type> getUnionTypes(KernelCache &cache) const;
-  /// The SelectionUnion of `op`, of a launch that forward and backward share;
-  /// no values where programs do without. `indices` are numbers of blocks, and
-  /// `start` is null without packed sequences.
-  llvm::SmallVector<mlir::Value>
-  launchUnion(KernelCache &cache, mlir::OpBuilder &builder, mlir::Operation *op,
-              mlir::Value indices, mlir::Value start) const;
+  /// The SelectionUnion of `op`, of a launch that forward and backward share.
+  /// `indices` are numbers of blocks, and `start` is null without packed
+  /// sequences.
+  SelectionUnion launchUnion(KernelCache &cache, mlir::OpBuilder &builder,
+                             mlir::Operation *op, mlir::Value indices,
+                             mlir::Value start) const;
   /// Launches the kernels that the gradient of `op` needs before others:
   /// offsets and list of the inverse index.
   llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
@@ -157,9 +155,6 @@ struct SelectedAttention {
   mlir::Value launchNumbers(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value indices,
                             mlir::Value start) const;
-  /// The arguments of a kernel for a SelectionUnion; takes them from the end of
-  /// `inputs`.
-  SelectionUnion takeUnion(llvm::ArrayRef<mlir::Value> &inputs) const;
 
   /// Types of the inverse index: offsets and queries [B, Hkv, S * count], both
   /// i32. Offsets are [B, Hkv, blocks + 2], the queries of block j those at
@@ -192,22 +187,16 @@ struct SelectedAttention {
   getListPart(tile::TileBuilder &b, mlir::Value offsets, tile::Expr batch,
               tile::Expr keyHead, tile::Expr block, tile::Expr part,
               int64_t parts) const;
-  /// What a program of buildKeyValueGrad takes.
-  struct GradProgram {
-    tile::Expr tile, part, keyHead, batch;
-  };
+  /// The programs of the gradients of keys, with `gradParts` or 0 for no parts.
   /// On wide machines the grid has one dimension. Programs of the first block,
   /// whose list is the longest, come first. Of the others those of the next
   /// blocks follow, or, where one head has many programs, those of one head and
   /// part, which find their queries in the cache.
-  GradProgram getGradProgram(tile::TileBuilder &b, int64_t parts) const;
-  /// The grid of these programs.
-  std::array<Extent, 3> gradGrid(int64_t parts) const;
-  /// Gathers the (query, head) rows of a block in ascending order. `parts` of
-  /// them, 1 or `gradParts`.
-  void buildKeyValueGrad(tile::TileBuilder &b, const GradProgram &program,
-                         const KeyValueGradArgs &args, mlir::Value offsets,
-                         mlir::Value list, int64_t parts = 1) const;
+  KeyProgram getKeyProgram(tile::TileBuilder &b, int64_t parts) const;
+  std::array<Extent, 3> keyGrid(int64_t parts) const;
+  /// Gathers the (query, head) rows of a block in ascending order.
+  void buildKeyValueGrad(tile::TileBuilder &b, const KeyProgram &program,
+                         const KeyValueGradArgs &args) const;
 
   AttentionShape shape;
   VisibilityAttrInterface visibility;
@@ -235,9 +224,8 @@ private:
   /// A key tile, or where tensor cores cannot add up so many products, one that
   /// reaches beyond the block.
   int64_t getWholeTile(const KernelSchedule &schedule) const;
-  void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
-                       const KeyValueGradArgs &args, mlir::Value offsets,
-                       mlir::Value list, int64_t parts) const;
+  void buildPartOfGrad(tile::TileBuilder &b, const KeyProgram &program,
+                       const KeyValueGradArgs &args) const;
   void limitToBlock(tile::TileBuilder &b, mlir::Value start, tile::Expr batch,
                     tile::Expr block, KeyTile &tile) const;
   llvm::SmallVector<mlir::Value>
@@ -251,14 +239,14 @@ private:
                  mlir::Value start, const SelectionUnion &selection) const;
   void compareUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
                     const SelectionUnion &selection) const;
-  KeyTile makeKeyTile(const GroupProgram &program, mlir::Value blocks,
+  KeyTile makeKeyTile(const RowProgram &program, mlir::Value blocks,
                       mlir::Value k, mlir::Value v, tile::Expr block,
                       tile::Expr first) const;
   void sortEntries(tile::TileBuilder &b, tile::Expr keyHead, tile::Expr batch,
                    mlir::Value indices, mlir::Value offsets,
                    mlir::Value list) const;
   llvm::SmallVector<mlir::Value> forEachKeyTileOfPacked(
-      const GroupProgram &program, mlir::Value indices, mlir::Value k,
+      const RowProgram &program, mlir::Value indices, mlir::Value k,
       mlir::Value v, llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 };
 

@@ -119,20 +119,10 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
           {batch, keyHead, b.range(tile, 1, 1)});
 }
 
-SmallVector<Type> SelectedAttention::getUnionTypes(KernelCache &cache) const {
-  if (!hasUnion())
-    return {};
-  Type i32 = cache.getI32Type();
-  SmallVector<Extent> counts = {shape.batch, shape.keyHeads, numQueryTiles()};
-  SmallVector<Extent> blocks = counts;
-  blocks.push_back(mostInUnion());
-  return {cache.getTensorType(counts, i32), cache.getTensorType(blocks, i32)};
-}
-
-SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
-                                                  OpBuilder &builder,
-                                                  Operation *op, Value indices,
-                                                  Value start) const {
+SelectionUnion SelectedAttention::launchUnion(KernelCache &cache,
+                                              OpBuilder &builder, Operation *op,
+                                              Value indices,
+                                              Value start) const {
   if (!hasUnion())
     return {};
   SmallVector<Value> inputs = {indices};
@@ -145,8 +135,14 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
   spec.key = std::to_string(queryTile);
   spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
   spec.takesExtents = !isPacked;
-  return llvm::to_vector_of<Value>(cache.launchOnce(
-      builder, op, spec, inputs, getUnionTypes(cache),
+  SmallVector<Extent> counts = {shape.batch, shape.keyHeads, numQueryTiles()};
+  SmallVector<Extent> blocks = counts;
+  blocks.push_back(mostInUnion());
+  Type i32 = cache.getI32Type();
+  Type types[] = {cache.getTensorType(counts, i32),
+                  cache.getTensorType(blocks, i32)};
+  ResultRange results = cache.launchOnce(
+      builder, op, spec, inputs, types,
       [&](TileBuilder &b, ArrayRef<Value> args) {
         SelectionUnion selection = {args.drop_back().back(), args.back()};
         if (isPacked || int64_t(numBlocks()) <= queryTile * count)
@@ -154,13 +150,6 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
                     selection);
         else
           compareUnion(b, b.programId(0), args[0], selection);
-      }));
-}
-
-SelectionUnion SelectedAttention::takeUnion(ArrayRef<Value> &inputs) const {
-  if (!hasUnion())
-    return {};
-  SelectionUnion selection = {inputs.drop_back().back(), inputs.back()};
-  inputs = inputs.drop_back(2);
-  return selection;
+      });
+  return {results[0], results[1]};
 }
