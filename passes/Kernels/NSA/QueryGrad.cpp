@@ -90,10 +90,14 @@ Value QueryGradKernel::buildTile(TileBuilder &b, Expr tile,
   SmallVector<RowTerms> terms(attention.size());
   for (int64_t c = 0; c < attention.size(); ++c) {
     const AttentionOperands::Branch &branch = in.branches[c];
-    gateGrads.push_back(
-        program.dotRows(shape, outputGrads, in.outputGrad, branch.output));
+    auto dot = [&] {
+      return program.dotRows(shape, outputGrads, in.outputGrad, branch.output);
+    };
+    if (attention.isGated)
+      gateGrads.push_back(dot());
     Value lse = program.loadStatistic(branch.lse);
-    terms[c] = {exponent.fromLse(b, lse), gateGrads[c], Value()};
+    terms[c].shift = exponent.fromLse(b, lse);
+    terms[c].delta = attention.isGated ? gateGrads[c] : dot();
     if (attention.foldsGates()) {
       terms[c].shift = exponent.withFactor(b, terms[c].shift, gates[c]);
     } else if (attention.isGated) {
