@@ -19,9 +19,9 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/TileGPU/Passes.h"
 #include "passes/TileToCPU/Passes.h"
+#include "runtime/CPU/KernelLibrary.h"
 #include "test/unit/Emulator/Emulator.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -85,13 +85,11 @@ static void runOnCPU(ModuleOp module, const std::string &cpu,
       compileKernels(module, llvm::to_vector(functions), description, 1);
   if (failed(binary))
     fail("the kernel was not compiled");
-  int descriptor = memfd_create("kernel", 0);
-  llvm::raw_fd_ostream(descriptor, /*shouldClose=*/false)
-      << StringRef(binary->image.data(), binary->image.size());
-  std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  auto function = reinterpret_cast<void (*)(void *const *, int64_t, int64_t)>(
-      library ? dlsym(library, "kernel") : nullptr);
+  Result<KernelLibrary> library = KernelLibrary::load(
+      std::string_view(binary->image.data(), binary->image.size()));
+  if (!library)
+    fail(library.message());
+  KernelFunction function = library->find("kernel");
   if (!function)
     fail("the library has no kernel");
   SmallVector<void *> pointers = llvm::map_to_vector(
