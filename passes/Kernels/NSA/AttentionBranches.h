@@ -52,7 +52,7 @@ struct AttentionBranches {
   /// `sum` is a FusedSum or FusedGradients. With `hasMasks` programs have the
   /// rows of one head and masks of the blocks that these selected, else lists.
   template <typename SumT>
-  AttentionBranches(SumT sum, const KernelSchedule &schedule,
+  AttentionBranches(const SumT &sum, const KernelSchedule &schedule,
                     bool hasMasks = false, int64_t columnParts = 1)
       : shape(getShapeOf(getFirst(sum))), ranges(sum.branches.size()),
         isGated(bool(sum.combine)), isGPU(schedule.isGPU) {
@@ -113,7 +113,7 @@ struct AttentionBranches {
   /// The operands of branches, their rows and gates; the branch with indices
   /// has `indices`.
   template <typename SumT>
-  AttentionOperands getOperands(mlir::Operation *op, SumT sum,
+  AttentionOperands getOperands(mlir::Operation *op, const SumT &sum,
                                 mlir::Value indices) const {
     AttentionOperands in;
     auto first = getFirst(sum);

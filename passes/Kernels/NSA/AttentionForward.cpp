@@ -104,6 +104,13 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
   auto kernel = ScheduledKernel::Forward;
   if (attention.selected) {
     SelectedForms forms(*attention.selected, machine);
+    // Sums that would hold such a branch were taken apart before.
+    auto own = dyn_cast<AttentionOp>(op);
+    if (own && forms.forward == SelectedForm::Gathered) {
+      rewriter.replaceOp(
+          op, GatheredAttention::launchForward(own, cache, rewriter));
+      return success();
+    }
     hasMasks = forms.forward == SelectedForm::Masks;
     kernel = hasMasks ? ScheduledKernel::MaskedForward
                       : ScheduledKernel::ListForward;
@@ -174,14 +181,6 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
 
 static LogicalResult convertAttention(AttentionOp op, KernelCache &cache,
                                       PatternRewriter &rewriter) {
-  const KernelSchedule &machine = cache.getSchedule();
-  if (hasIndices(op) &&
-      SelectedForms(SelectedAttention(op, machine), machine).forward ==
-          SelectedForm::Gathered) {
-    rewriter.replaceOp(op,
-                       GatheredAttention::launchForward(op, cache, rewriter));
-    return success();
-  }
   return launchForward(op, FusedSum::of(op), cache, rewriter);
 }
 
