@@ -21,22 +21,9 @@ static std::vector<uint64_t> chooseWindows(const RunConfig &config,
 }
 
 Status Evaluator::open() {
-  const DataConfig &config = run.config.data;
   NSA_ASSIGN_OR_RETURN(
       windows, ValidationWindows::create(run.data.val, run.plan.seqLen));
-  bool beginsAtThem = config.window == "document";
-  if (config.isolateDocuments || beginsAtThem) {
-    NSA_ASSIGN_OR_RETURN(documents, Documents::open(run.data.valDocuments));
-    if (config.isolateDocuments)
-      windows->isolate(documents);
-    if (beginsAtThem)
-      NSA_RETURN_IF_ERROR(windows->beginAt(documents));
-  }
-  if (config.targets == "marked") {
-    NSA_ASSIGN_OR_RETURN(marks, TargetMarks::open(run.data.valDocuments));
-    windows->countMarked(marks);
-  }
-  return {};
+  return split.open(run.config.data, run.data.valDocuments, *windows);
 }
 
 Status Evaluator::checkTargets() const {

@@ -5,6 +5,7 @@
 
 #include "runtime/Train/Evaluate.h"
 #include "runtime/Train/RunContext.h"
+#include "runtime/Train/SplitDocuments.h"
 
 #include <optional>
 #include <string>
@@ -69,10 +70,7 @@ private:
 
   RunContext &run;
   std::optional<ValidationWindows> windows;
-  /// Where documents do not see each other, and where only marked targets
-  /// count.
-  Documents documents;
-  TargetMarks marks;
+  SplitDocuments split;
   /// The windows whose text was measured last, and its size.
   std::vector<uint64_t> measuredWindows;
   TextSize measuredText;

@@ -57,8 +57,12 @@ void RunJournal::publish(const RunEvent &event) {
   if (!event.line.empty())
     say(event.line);
   for (const std::unique_ptr<RunSink> &sink : sinks)
-    if (Status status = sink->take(event); !status)
-      warn(status.message() + "; training goes on");
+    noteWrite(sink->take(event));
+}
+
+void RunJournal::noteWrite(const Status &status) {
+  if (!status)
+    warn(status.message() + "; training goes on");
 }
 
 void RunJournal::warn(const std::string &text) {

@@ -60,6 +60,8 @@ public:
 
   /// Says once what is wrong, and again at the end.
   void warn(const std::string &text);
+  /// Warns of a record that could not be written.
+  void noteWrite(const Status &status);
   /// Keeps what is said after the header.
   void note(const std::string &text) { notes.push_back(text); }
   /// Says what was noted and warned of so far.

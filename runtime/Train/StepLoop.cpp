@@ -19,36 +19,26 @@ using Json = nlohmann::ordered_json;
 //===----------------------------------------------------------------------===//
 
 Status StepLoop::open() {
-  const DataConfig &config = run.config.data;
-  bool isolate = config.isolateDocuments,
-       beginsAtThem = config.window == "document";
   NSA_ASSIGN_OR_RETURN(
       sampler, TrainSampler::create(run.data, run.plan.seqLen, run.state.seed));
-  if (isolate || beginsAtThem) {
-    NSA_ASSIGN_OR_RETURN(documents, Documents::open(run.data.trainDocuments));
-    if (isolate)
-      sampler->isolate(documents);
-    if (beginsAtThem)
-      NSA_RETURN_IF_ERROR(sampler->beginAt(documents));
-  }
-  if (config.targets == "marked") {
-    NSA_ASSIGN_OR_RETURN(marks, TargetMarks::open(run.data.trainDocuments));
-    sampler->countMarked(marks);
-  }
+  NSA_RETURN_IF_ERROR(
+      split.open(run.config.data, run.data.trainDocuments, *sampler));
   NSA_RETURN_IF_ERROR(checkTargets());
-  samples.start(*sampler, run.plan, run.ranks.rank(), isolate);
+  samples.start(*sampler, run.plan, run.ranks.rank(),
+                run.config.data.isolateDocuments);
   return {};
 }
 
 /// Losses of a split whose tokens are all ignored would be means of nothing.
 Status StepLoop::checkTargets() const {
   std::string all = std::to_string(run.data.train.size());
-  if (run.config.data.targets == "marked" && !marks.isAnySet())
+  if (run.config.data.targets == "marked" && !split.marks.isAnySet())
     return Error{"the training split has no target: none of its " + all +
                  " tokens is marked, and data.targets is marked"};
   if (!run.config.data.isolateDocuments)
     return {};
-  NSA_ASSIGN_OR_RETURN(bool trained, documents.hasTargets(run.data.train));
+  NSA_ASSIGN_OR_RETURN(bool trained,
+                       split.documents.hasTargets(run.data.train));
   if (!trained)
     return Error{"the training split has no target: each of its " + all +
                  " tokens is the first of its document, and "
@@ -514,9 +504,8 @@ Status StepLoop::dumpState(const StepRecord &record) {
   std::string name = "state_dump_" + std::to_string(record.step) + ".json";
   Status written =
       run.journal.directory().write(name, jsonText(json, 2) + "\n");
-  if (!written)
-    run.journal.warn(written.message() + "; training goes on");
-  else
+  run.journal.noteWrite(written);
+  if (written)
     run.journal.say("wrote " + run.journal.directory().file(name));
   return {};
 }

@@ -92,10 +92,7 @@ private:
   Evaluator &evaluator;
   SampleWriter &sampleWriter;
   std::optional<TrainSampler> sampler;
-  /// Where documents do not see each other, and where only marked targets
-  /// count.
-  Documents documents;
-  TargetMarks marks;
+  SplitDocuments split;
   StepSamples samples;
   AnomalyMonitor monitor;
   StepTimes times;
