@@ -153,8 +153,8 @@ struct BestBlocks {
   /// The values by which blocks from `first` on compete, along an axis.
   Value getValues(TileBuilder &b, Value scores, Expr position, Expr first,
                   int64_t size, int axis) const;
-  /// Program: (some blocks, key head, batch). Writes the best blocks first, and
-  /// nothing past the last candidate.
+  /// Program: (some blocks, key head, batch). Writes the best blocks first; -1
+  /// past the last candidate.
   void build(TileBuilder &b, const ScoreOperands &in, Value indices) const;
 
   BlockPriority priority;
@@ -202,6 +202,14 @@ void BestBlocks::build(TileBuilder &b, const ScoreOperands &in,
       return select(isSelected, x[0], -1);
     });
     b.store(number, indices, {batch, keyHead, 0, place});
+  });
+  b.ifThen((b.programId(0) == 0) & (numBlocks < double(count)), [&] {
+    Value slot = b.range(0, count, 0);
+    Value past = b.map({slot}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(x[0] >= numBlocks, x[0], -1);
+    });
+    b.store(b.splat(b.constant(-1), count, 1), indices,
+            {batch, keyHead, 0, past});
   });
 }
 
