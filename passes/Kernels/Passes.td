@@ -59,7 +59,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
                "backward-queries and backward-keys of their gradients; "
                "selected-queries of a program of the selected branch, at "
                "least, selected-keys of its tiles, at most, gathered-queries "
-               "that are gathered at once, gathered-heads, key heads for which "
+               "that are gathered at once, gathered-heads, heads for which "
                "they are in one launch; select-queries of a "
                "program of nsa.select, select-blocks that it scores at once">,
     Option<"selectedForm", "selected-form", "::nsa::SelectedForm",

@@ -53,7 +53,7 @@ def test_many_blocks(number):
 
 
 def gather(rng, element, number):
-    """A program with blocks of whole sequences that gather queries, every second one for one key head at a time."""
+    """A program with blocks of whole sequences that gather queries, every second one for one head at a time."""
     while True:
         if number % 4 == 3:
             made = generate.make_gradient(rng, element, 0, many=True)

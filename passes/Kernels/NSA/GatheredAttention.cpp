@@ -20,16 +20,19 @@ static bool hasNarrowParts(const AttentionShape &shape) {
   return shape.elementBits == 16;
 }
 
+/// Of a turn.
+static constexpr int64_t mostPartBytes = int64_t(1) << 30;
+
 /// Of parts of the gradient of queries: f16 may not hold them without it.
 static double getPartScale(const AttentionShape &shape) {
   return hasNarrowParts(shape) && shape.scale != 0 ? shape.scale : 1;
 }
 
-/// Of the parts of one key head.
+/// Of the parts of one head.
 static int64_t getPartBytes(const SelectedAttention &selected) {
   const AttentionShape &shape = selected.shape;
   int64_t width = std::max(shape.keyWidth, shape.valueWidth);
-  int64_t rows = saturatingProduct(int64_t(shape.batch) * shape.group(),
+  int64_t rows = saturatingProduct(int64_t(shape.batch),
                                    int64_t(shape.sequence) * selected.count);
   return saturatingProduct(rows, width * (hasNarrowParts(shape) ? 2 : 4));
 }
@@ -37,20 +40,27 @@ static int64_t getPartBytes(const SelectedAttention &selected) {
 GatheredAttention::GatheredAttention(const SelectedAttention &selected,
                                      int64_t fixedHeads)
     : selected(selected) {
-  constexpr int64_t mostBytes = int64_t(512) << 20;
-  int64_t most = std::max<int64_t>(mostBytes / getPartBytes(selected), 1);
+  constexpr int64_t fewBytes = int64_t(512) << 20;
+  int64_t group = selected.shape.group(), all = selected.shape.keyHeads;
+  int64_t bytes = getPartBytes(selected), most = fewBytes / bytes;
   if (fixedHeads != 0)
     most = fixedHeads;
-  int64_t heads = selected.shape.keyHeads;
-  turns = llvm::divideCeil(heads, most);
-  keyHeads = llvm::divideCeil(heads, turns);
+  else if (saturatingProduct(bytes, group) <= mostPartBytes)
+    most = std::max(most, group);
+  turns = llvm::divideCeil(all, std::max<int64_t>(most / group, 1));
+  keyHeads = llvm::divideCeil(all, turns);
+  groupHeads = std::clamp<int64_t>(most, 1, group);
+  while (group % groupHeads != 0)
+    --groupHeads;
+  turns *= group / groupHeads;
+  if (splitsGroups())
+    this->selected.gatherTile = selected.gatherRows / groupHeads;
 }
 
 bool GatheredAttention::fits(const SelectedAttention &selected) {
-  constexpr int64_t mostBytes = int64_t(1) << 30;
   const AttentionShape &shape = selected.shape;
   return selected.isGPU && !selected.isPacked && shape.batch.isConstant() &&
-         shape.sequence.isConstant() && getPartBytes(selected) <= mostBytes;
+         shape.sequence.isConstant() && getPartBytes(selected) <= mostPartBytes;
 }
 
 /// The largest group whose lists are slower. Measured on one H200 with bf16 and
@@ -67,7 +77,7 @@ bool GatheredAttention::fits(const SelectedAttention &selected) {
 ///   40/8/128   5      36.8 / 32.2  12.9 / 12.2
 ///   12/2/128   6      11.0 / 11.3
 ///   4/1/256    4      13.7 / 9.0   5.6 / 3.5
-///   8/1/256    8                   10.4 / 6.7
+///   8/1/256    8      26.8 / 17.7  10.4 / 6.7
 static int64_t getMostGroup(const AttentionShape &shape) {
   int64_t width = (shape.keyWidth + shape.valueWidth) / 2;
   return width < 128 ? 3 : width < 256 ? 5 : 8;
@@ -94,9 +104,8 @@ RankedTensorType GatheredAttention::getPartType(KernelCache &cache, Type type,
   const AttentionShape &shape = selected.shape;
   Type element =
       hasNarrowParts(shape) ? getElementTypeOrSelf(type) : cache.getF32Type();
-  return cache.getTensorType({shape.batch, keyHeads * shape.group(),
-                              selected.count, shape.sequence, width},
-                             element);
+  return cache.getTensorType(
+      {shape.batch, heads(), selected.count, shape.sequence, width}, element);
 }
 
 //===----------------------------------------------------------------------===//
@@ -161,10 +170,24 @@ SmallVector<Value> GatheredAttention::launchPieces(KernelCache &cache,
 // Parts
 //===----------------------------------------------------------------------===//
 
-Expr GatheredAttention::getFirstHead(TileBuilder &b, Value step) const {
+Expr GatheredAttention::getFirstKeyHead(TileBuilder &b, Value step) const {
   if (!step)
     return b.constant(0);
-  return b.loadScalar(step, {0}) * double(keyHeads);
+  Expr turn = b.loadScalar(step, {0});
+  if (splitsGroups())
+    return turn / (selected.shape.group() / groupHeads);
+  return turn * double(keyHeads);
+}
+
+Expr GatheredAttention::getFirstOfGroup(TileBuilder &b, Value step) const {
+  return b.loadScalar(step, {0}) % (selected.shape.group() / groupHeads) *
+         double(groupHeads);
+}
+
+Expr GatheredAttention::getFirstHead(TileBuilder &b, Value step) const {
+  if (splitsGroups())
+    return b.loadScalar(step, {0}) * double(groupHeads);
+  return getFirstKeyHead(b, step) * double(selected.shape.group());
 }
 
 struct GatheredAttention::Rows {
@@ -189,9 +212,12 @@ void GatheredAttention::forEachTile(
     llvm::function_ref<void(const Rows &)> body) const {
   const AttentionShape &shape = selected.shape;
   int64_t keys = selected.ownKeyTile, perBlock = selected.tilesPerBlock();
-  int64_t rows = selected.gatherRows, group = shape.group();
+  int64_t rows = selected.gatherRows;
   Expr localHead = b.programId(1), batch = b.programId(2);
-  Expr keyHead = localHead + getFirstHead(b, index.step);
+  Expr keyHead = localHead + getFirstKeyHead(b, index.step);
+  int64_t group = shape.group();
+  Expr firstOfGroup =
+      splitsGroups() ? getFirstOfGroup(b, index.step) : b.constant(0);
   auto load = [&](Value from) {
     return b.loadScalar(from, {batch, keyHead, b.programId(0)});
   };
@@ -217,15 +243,15 @@ void GatheredAttention::forEachTile(
     own.batch = batch;
     // Rows past the end get a query outside of the sequence: they read as 0
     // and are not stored.
-    auto numbers =
-        b.map({b.range(0, rows, 0)}, {b.i32(), b.i32(), b.i32()},
-              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                Expr head = x[0] % group, number = x[0] / group;
-                Expr isOwn =
-                    (number < selected.gatherTile) & (entry + number < end);
-                return {select(isOwn, entry + number, -1),
-                        localHead * group + head, keyHead * group + head};
-              });
+    auto numbers = b.map(
+        {b.range(0, rows, 0)}, {b.i32(), b.i32(), b.i32()},
+        [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+          Expr head = x[0] % groupHeads, number = x[0] / groupHeads;
+          Expr isOwn = (number < selected.gatherTile) & (entry + number < end);
+          Expr ownHead = splitsGroups() ? firstOfGroup + head : head;
+          return {select(isOwn, entry + number, -1),
+                  localHead * groupHeads + head, keyHead * group + ownHead};
+        });
     own.localHead = numbers[1];
     own.head = numbers[2];
     Value listed = b.load(index.list, {batch, keyHead, numbers[0]});
@@ -325,8 +351,7 @@ struct SumRows {
   SumRows(TileBuilder &b, const SelectedAttention &selected, Expr firstHead,
           Value indices)
       : b(b), selected(selected), batch(b.programId(2)),
-        localHead(b.programId(1)),
-        head(firstHead * double(selected.shape.group()) + localHead),
+        localHead(b.programId(1)), head(firstHead + localHead),
         query(b.range(b.programId(0) * queries, queries, 0)),
         slots(b.range(0, selected.count, 1)) {
     Value entries =
@@ -448,10 +473,10 @@ SmallVector<Value> GatheredAttention::launch(KernelCache &cache,
   parts.schedule = kernels.schedule;
   parts.indices = kernels.indices;
   parts.selectBlock = selected.visibility.getIndexBlock();
-  KernelSpec sums = {kernels.suffix.str() + "_sum",
-                     selected.name(),
-                     {ceilDiv(shape.sequence, SumRows::queries),
-                      keyHeads * shape.group(), shape.batch}};
+  KernelSpec sums = {
+      kernels.suffix.str() + "_sum",
+      selected.name(),
+      {ceilDiv(shape.sequence, SumRows::queries), heads(), shape.batch}};
   sums.indices = parts.indices;
   sums.selectBlock = parts.selectBlock;
   // The number of the turn is data, so that all turns share their kernels.
@@ -529,9 +554,9 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
   // Two numbers of each row besides the part.
   kernels.parts = {
       attention.getPartType(cache, op.getOutput().getType(), shape.valueWidth),
-      cache.getTensorType({shape.batch, attention.keyHeads * shape.group(), 2,
-                           selected.count, shape.sequence},
-                          cache.getF32Type())};
+      cache.getTensorType(
+          {shape.batch, attention.heads(), 2, selected.count, shape.sequence},
+          cache.getF32Type())};
   kernels.sums = llvm::to_vector(op->getResultTypes());
   kernels.buildParts = [&](TileBuilder &b, const Index &index,
                            ArrayRef<Value> in, ArrayRef<Value> out) {

@@ -5,7 +5,8 @@
 // the queries that selected it, from the inverse index. What they have of the
 // block are parts of their sums, stored at the place of the block in the list
 // of the query; a second launch adds them in the order of the list. Parts of a
-// few key heads at a time fit into memory: heads take turns.
+// few heads at a time fit into memory: key heads take turns, or the heads of a
+// group where those of one key head are too many.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ namespace nsa {
 class GatheredAttention {
 public:
   /// Whether there are kernels for it: on GPUs, of whole sequences of one
-  /// length, if the parts of a key head fit.
+  /// length, if the parts of a head fit.
   static bool fits(const SelectedAttention &selected);
   /// Whether it is faster than lists.
   static bool isFaster(const SelectedAttention &selected);
@@ -87,7 +88,13 @@ private:
   /// [B, heads of a turn, count, S, width].
   mlir::RankedTensorType getPartType(KernelCache &cache, mlir::Type type,
                                      int64_t width) const;
-  /// The first key head of a turn.
+  /// Query heads of a turn.
+  int64_t heads() const { return keyHeads * groupHeads; }
+  bool splitsGroups() const { return groupHeads < selected.shape.group(); }
+  /// The first key head of a turn, the first head of its group, and both as a
+  /// query head.
+  tile::Expr getFirstKeyHead(tile::TileBuilder &b, mlir::Value step) const;
+  tile::Expr getFirstOfGroup(tile::TileBuilder &b, mlir::Value step) const;
   tile::Expr getFirstHead(tile::TileBuilder &b, mlir::Value step) const;
   void forEachTile(tile::TileBuilder &b, const Index &index, mlir::Value k,
                    mlir::Value v, bool isGradient,
@@ -111,8 +118,8 @@ private:
   /// Pieces that a program finds.
   static constexpr int64_t pieceRows = 128;
   SelectedAttention selected;
-  /// Turns, and key heads of one.
-  int64_t turns, keyHeads;
+  /// Turns, key heads of one, and how many heads of the group of each.
+  int64_t turns, keyHeads, groupHeads;
 };
 
 } // namespace nsa

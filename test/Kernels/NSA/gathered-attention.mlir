@@ -33,6 +33,9 @@ func.func @both(%q: tensor<1x8256x2x64xbf16>, %k: tensor<1x8256x2x64xbf16>, %i: 
   return %dq, %dk, %dv : tensor<1x8256x2x64xbf16>, tensor<1x8256x2x64xbf16>, tensor<1x8256x2x64xbf16>
 }
 
+// The heads of a group take turns, too.
+// CHECK-LABEL: func.func @group(
+// CHECK-COUNT-7: tile.launch @selected_attention_parts_b1s8256h8x2d64_s64n16_bf16({{.*}} -> (tensor<1x1x16x8256x64xbf16>, tensor<1x1x2x16x8256xf32>)
 // More heads in a group, or few blocks for each that is selected: lists.
 // AUTO-LABEL: func.func @group(
 // AUTO-NOT: _parts_
