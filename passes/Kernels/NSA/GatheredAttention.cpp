@@ -20,6 +20,9 @@ static bool hasNarrowParts(const AttentionShape &shape) {
   return shape.elementBits == 16;
 }
 
+/// Of a program, where no schedule says.
+static constexpr int64_t mostRows = 64;
+
 /// Of a turn.
 static constexpr int64_t mostPartBytes = int64_t(1) << 30;
 
@@ -53,8 +56,14 @@ GatheredAttention::GatheredAttention(const SelectedAttention &selected,
   while (group % groupHeads != 0)
     --groupHeads;
   turns *= group / groupHeads;
-  if (splitsGroups())
-    this->selected.gatherTile = selected.gatherRows / groupHeads;
+}
+
+void GatheredAttention::gather(const KernelSchedule &schedule) {
+  int64_t fixed = schedule.fixed.gatheredQueries;
+  selected.gatherTile =
+      fixed ? fixed : std::max<int64_t>(mostRows / groupHeads, 1);
+  selected.gatherRows =
+      llvm::alignTo(selected.gatherTile * groupHeads, schedule.rowMultiple);
 }
 
 bool GatheredAttention::fits(const SelectedAttention &selected) {
@@ -91,9 +100,10 @@ bool GatheredAttention::isFaster(const SelectedAttention &selected) {
 
 KernelSchedule GatheredAttention::cut(KernelSchedule schedule,
                                       const AttentionShape &shape) {
-  constexpr int64_t rows = 64, keys = 64;
+  constexpr int64_t keys = 64;
   if (schedule.fixed.gatheredQueries == 0)
-    schedule.fixed.gatheredQueries = std::max<int64_t>(rows / shape.group(), 1);
+    schedule.fixed.gatheredQueries =
+        std::max<int64_t>(mostRows / shape.group(), 1);
   if (schedule.fixed.selectedKeys == 0)
     schedule.fixed.selectedKeys = keys;
   return schedule;

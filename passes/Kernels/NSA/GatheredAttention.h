@@ -57,11 +57,16 @@ private:
             SelectedAttention(op, cut(own.applyTo(machine), getShapeOf(op))),
             machine.fixed.gatheredHeads) {
     selected.shape.columnParts = own.columnParts;
+    if (splitsGroups())
+      gather(own.applyTo(machine));
   }
   GatheredAttention(const SelectedAttention &selected, int64_t fixedHeads);
   /// Tiles for a warpgroup, where none are fixed.
   static KernelSchedule cut(KernelSchedule schedule,
                             const AttentionShape &shape);
+
+  /// Cuts rows of the heads of a turn.
+  void gather(const KernelSchedule &schedule);
 
   /// The rows that a program gathers at once, and the keys of its block.
   struct Rows;
