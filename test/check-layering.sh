@@ -15,6 +15,11 @@ forbid() {
 forbid "include/nsa/Artifact include/nsa/Runtime include/nsa/Support lib/Support runtime" \
   'mlir/|llvm/|dialects/|passes/'
 forbid "dialects" 'passes/|lib/|runtime/|tools/'
+forbid "dialects/Interfaces" 'dialects/(NN|NSA|RT|Tile|TileGPU)/'
+forbid "dialects/NN" 'dialects/(NSA|RT|Tile|TileGPU)/'
+forbid "dialects/NSA" 'dialects/(RT|Tile|TileGPU)/'
+forbid "dialects/RT" 'dialects/(NN|NSA|Tile|TileGPU)/'
+forbid "dialects/Tile dialects/TileGPU" 'dialects/(NN|NSA|RT)/'
 forbid "passes" 'lib/|runtime/|tools/'
 forbid "dialects passes" 'nsa/(Compiler|Runtime)/'
 forbid "lib" 'runtime/|tools/'

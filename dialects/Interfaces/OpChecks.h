@@ -54,6 +54,10 @@ public:
   }
 };
 
+template <typename AttrT>
+class InitialValue
+    : public mlir::AttributeTrait::TraitBase<AttrT, InitialValue> {};
+
 } // namespace nsa
 
 #endif // NSA_INTERFACES_OPCHECKS_H

@@ -3,6 +3,7 @@
 #ifndef NSA_INTERFACES_OPCHECKS_TD
 #define NSA_INTERFACES_OPCHECKS_TD
 
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/OpBase.td"
 
 class NSA_OpCheck<string name> : NativeOpTrait<name> {
@@ -16,6 +17,17 @@ def NSA_KnownAttributes : NSA_OpCheck<"KnownAttributes">;
 /// Operands and results have no more elements than a machine can hold: sizes in
 /// bytes are 64-bit numbers.
 def NSA_LimitedSizes : NSA_OpCheck<"LimitedSizes">;
+
+/// An attribute that says with what numbers a tensor starts.
+def NSA_InitialValue : NativeAttrTrait<"InitialValue"> {
+  let cppNamespace = "::nsa";
+}
+def NSA_InitialValueAttr
+    : Attr<CPred<"$_self.hasTrait<::nsa::InitialValue>()">, "an initial value"> {
+  let storageType = "::mlir::Attribute";
+  let returnType = "::mlir::Attribute";
+  let convertFromStorage = "$_self";
+}
 
 /// Operations under one heading of the generated documentation.
 class NSA_DocGroup<string title> : OpDocGroup {

@@ -8,17 +8,17 @@
 #ifndef NSA_INTERFACES_OPTIMIZEROPINTERFACE_H
 #define NSA_INTERFACES_OPTIMIZEROPINTERFACE_H
 
+#include "dialects/Interfaces/Expr.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/OpDefinition.h"
 
 namespace nsa {
 
-namespace tile {
-class TileBuilder;
-} // namespace tile
-
 class OptimizerOpInterface;
+
+/// Emits a load of the scalar at the coordinates of some memory.
+using ScalarLoader = llvm::function_ref<Expr(mlir::Value memory,
+                                             llvm::ArrayRef<int64_t> indices)>;
 
 /// A tensor that an optimizer keeps for a weight. Checkpoints call it
 /// `name.weight`; the name has no dot.

@@ -19,10 +19,10 @@ def ElementwiseUpdateOpInterface : OpInterface<"ElementwiseUpdateOpInterface"> {
     }], "unsigned", "getNumElementOperands">,
     InterfaceMethod<[{
       Emits what each program reads once. `operands` is the memory of the other
-      operands; the result is passed on to `buildElements`.
+      operands, which `load` reads; the result is passed on to `buildElements`.
     }], "::llvm::SmallVector<::mlir::Value>", "buildScalars",
-      (ins "::nsa::tile::TileBuilder &":$builder,
-           "::mlir::ValueRange":$operands)>,
+      (ins "::mlir::ImplicitLocOpBuilder &":$builder,
+           "::mlir::ValueRange":$operands, "::nsa::ScalarLoader":$load)>,
     InterfaceMethod<[{
       Emits the formula on f32 scalars: one value for each result.
     }], "::llvm::SmallVector<::mlir::Value>", "buildElements",

@@ -1,13 +1,12 @@
 //===- NNActivations.cpp - activations of the nn dialect ------------------===//
 
 #include "dialects/NN/NNActivations.h"
+#include "dialects/Interfaces/Expr.h"
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/Tile/TileBuilder.h"
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
-using tile::Expr;
 
 #define GET_OP_CLASSES
 #include "dialects/NN/NNActivations.cpp.inc"

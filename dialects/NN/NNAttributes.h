@@ -9,6 +9,7 @@
 #ifndef NSA_DIALECTS_NN_NNATTRIBUTES_H
 #define NSA_DIALECTS_NN_NNATTRIBUTES_H
 
+#include "dialects/Interfaces/OpChecks.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Dialect.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_NN_NNATTRIBUTES_TD
 #define NSA_DIALECTS_NN_NNATTRIBUTES_TD
 
+include "dialects/Interfaces/OpChecks.td"
 include "dialects/NN/NNDialect.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
@@ -87,7 +88,7 @@ def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
   let genVerifyDecl = 1;
 }
 
-def NN_InitAttr : AttrDef<NN_Dialect, "Init"> {
+def NN_InitAttr : AttrDef<NN_Dialect, "Init", [NSA_InitialValue]> {
   let mnemonic = "init";
   let summary = "the initial value of a tensor";
   let description = [{

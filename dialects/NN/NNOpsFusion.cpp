@@ -1,15 +1,14 @@
 //===- NNOpsFusion.cpp - what one kernel may compute of the nn dialect ----===//
 
+#include "dialects/Interfaces/Expr.h"
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/Interfaces/YieldChecks.h"
 #include "dialects/NN/NNOps.h"
-#include "dialects/Tile/TileBuilder.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
-using tile::Expr;
 
 //===----------------------------------------------------------------------===//
 // Formulas: operands of one element to its results, in f32

@@ -1,8 +1,8 @@
 //===- NNOptimizers.cpp - optimizers of the nn dialect --------------------===//
 
 #include "dialects/NN/NNOptimizers.h"
+#include "dialects/Interfaces/Expr.h"
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/Tile/TileBuilder.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <cmath>
@@ -11,8 +11,6 @@
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
-using tile::Expr;
-using tile::TileBuilder;
 
 #define GET_OP_CLASSES
 #include "dialects/NN/NNOptimizers.cpp.inc"
@@ -40,24 +38,24 @@ static Expr scaleGradient(Expr norm, Expr maxNorm, Expr scale) {
   return scale * clip;
 }
 
-static Expr isFiniteStep(TileBuilder &b, Expr norm, Value loss) {
+static Expr isFiniteStep(Expr norm, Value loss, ScalarLoader load) {
   double infinity = std::numeric_limits<double>::infinity();
-  return (abs(norm) < infinity) & (abs(b.loadScalar(loss, {})) < infinity);
+  return (abs(norm) < infinity) & (abs(load(loss, {})) < infinity);
 }
 
 /// base^exponent for an exponent of 24 bits, by squaring: exact to a few ulp,
 /// where the exponential of a logarithm is not for bases close to 1.
-static Expr power(TileBuilder &b, Expr base, Expr exponent) {
-  auto result =
-      b.forLoop(0, 24, 1, {b.constantF32(1), base, exponent},
-                [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Expr product = b.expr(carried[0]),
-                       square = b.expr(carried[1]);
-                  Expr rest = b.expr(carried[2]);
-                  Expr next = select(rest % 2 == 1, product * square, product);
-                  return {next, square * square, rest / 2};
-                });
-  return b.expr(result[0]);
+static Expr power(Expr base, Expr exponent) {
+  ImplicitLocOpBuilder &b = base.getBuilder();
+  auto multiply = [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Expr product(b, carried[0]), square(b, carried[1]), rest(b, carried[2]);
+    Expr next = select(rest % 2 == 1, product * square, product);
+    return {next, square * square, rest / 2};
+  };
+  Value one = base.constant(1), first = exponent.constant(0),
+        end = exponent.constant(24), step = exponent.constant(1);
+  auto powers = forLoop(b, first, end, step, {one, base, exponent}, multiply);
+  return {b, powers[0]};
 }
 
 /// Values as expressions of one builder.
@@ -78,20 +76,22 @@ LogicalResult AdamWOp::verify() { return verifyHyper(*this); }
 unsigned AdamWOp::getNumElementOperands() { return 4; }
 int64_t AdamWOp::getFlopsPerElement() { return 16; }
 
-SmallVector<Value> AdamWOp::buildScalars(TileBuilder &b, ValueRange operands) {
+SmallVector<Value> AdamWOp::buildScalars(ImplicitLocOpBuilder &b,
+                                         ValueRange operands,
+                                         ScalarLoader load) {
   Value hyper = operands[2];
-  auto get = [&](int index) { return b.loadScalar(hyper, {index}); };
+  auto get = [&](int index) { return load(hyper, {index}); };
   Expr lr = get(training::learningRateSlot), beta1 = get(training::beta1Slot),
        beta2 = get(training::beta2Slot), eps = get(training::epsilonSlot);
   Expr weightDecay = get(training::weightDecaySlot),
        maxNorm = get(training::maxNormSlot),
        scale = get(training::gradScaleSlot);
-  Expr step = convert(get(training::stepSlot), b.i32());
-  Expr norm = b.loadScalar(operands[0], {});
+  Expr step = convert(get(training::stepSlot), b.getI32Type());
+  Expr norm = load(operands[0], {});
   Expr gradScale = scaleGradient(norm, maxNorm, scale);
-  Expr correction1 = 1 / (1 - power(b, beta1, step));
-  Expr correction2 = 1 / (1 - power(b, beta2, step));
-  Expr isFinite = isFiniteStep(b, norm, operands[1]);
+  Expr correction1 = 1 / (1 - power(beta1, step));
+  Expr correction2 = 1 / (1 - power(beta2, step));
+  Expr isFinite = isFiniteStep(norm, operands[1], load);
   return {lr,        beta1,       beta2,       eps,     weightDecay,
           gradScale, correction1, correction2, isFinite};
 }
@@ -124,16 +124,18 @@ LogicalResult LionOp::verify() { return verifyHyper(*this); }
 unsigned LionOp::getNumElementOperands() { return 3; }
 int64_t LionOp::getFlopsPerElement() { return 12; }
 
-SmallVector<Value> LionOp::buildScalars(TileBuilder &b, ValueRange operands) {
-  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
-  Expr norm = b.loadScalar(operands[0], {});
+SmallVector<Value> LionOp::buildScalars(ImplicitLocOpBuilder &b,
+                                        ValueRange operands,
+                                        ScalarLoader load) {
+  auto get = [&](int index) { return load(operands[2], {index}); };
+  Expr norm = load(operands[0], {});
   return {get(training::learningRateSlot),
           get(training::beta1Slot),
           get(training::beta2Slot),
           get(training::weightDecaySlot),
           scaleGradient(norm, get(training::maxNormSlot),
                         get(training::gradScaleSlot)),
-          isFiniteStep(b, norm, operands[1])};
+          isFiniteStep(norm, operands[1], load)};
 }
 
 SmallVector<Value> LionOp::buildElements(ImplicitLocOpBuilder &b,
@@ -251,14 +253,15 @@ LogicalResult MomentumOp::verify() {
 unsigned MomentumOp::getNumElementOperands() { return 2; }
 int64_t MomentumOp::getFlopsPerElement() { return 8; }
 
-SmallVector<Value> MomentumOp::buildScalars(TileBuilder &b,
-                                            ValueRange operands) {
-  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
-  Expr norm = b.loadScalar(operands[0], {});
+SmallVector<Value> MomentumOp::buildScalars(ImplicitLocOpBuilder &b,
+                                            ValueRange operands,
+                                            ScalarLoader load) {
+  auto get = [&](int index) { return load(operands[2], {index}); };
+  Expr norm = load(operands[0], {});
   return {get(training::beta1Slot),
           scaleGradient(norm, get(training::maxNormSlot),
                         get(training::gradScaleSlot)),
-          isFiniteStep(b, norm, operands[1])};
+          isFiniteStep(norm, operands[1], load)};
 }
 
 SmallVector<Value> MomentumOp::buildElements(ImplicitLocOpBuilder &b,
@@ -328,12 +331,13 @@ LogicalResult TakeStepOp::verify() {
 unsigned TakeStepOp::getNumElementOperands() { return 2; }
 int64_t TakeStepOp::getFlopsPerElement() { return 4; }
 
-SmallVector<Value> TakeStepOp::buildScalars(TileBuilder &b,
-                                            ValueRange operands) {
-  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
-  Expr norm = b.loadScalar(operands[0], {});
+SmallVector<Value> TakeStepOp::buildScalars(ImplicitLocOpBuilder &b,
+                                            ValueRange operands,
+                                            ScalarLoader load) {
+  auto get = [&](int index) { return load(operands[2], {index}); };
+  Expr norm = load(operands[0], {});
   return {get(training::learningRateSlot), get(training::weightDecaySlot),
-          isFiniteStep(b, norm, operands[1])};
+          isFiniteStep(norm, operands[1], load)};
 }
 
 SmallVector<Value> TakeStepOp::buildElements(ImplicitLocOpBuilder &b,

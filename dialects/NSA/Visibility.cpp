@@ -2,7 +2,6 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/NSAOps.h"
-#include "dialects/Tile/TileBuilder.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -10,75 +9,8 @@
 
 using namespace mlir;
 using namespace nsa;
-using tile::Expr;
 
 #include "dialects/NSA/NSAVisibilityInterface.cpp.inc"
-
-//===----------------------------------------------------------------------===//
-// Scalars
-//===----------------------------------------------------------------------===//
-
-static Expr asExpr(Scalar scalar) {
-  return {scalar.getBuilder(), scalar.getValue()};
-}
-
-/// `compute` of numbers, or of values where a number becomes a constant.
-template <typename Compute>
-static Scalar apply(Scalar lhs, Scalar rhs, Compute compute) {
-  if (lhs.isNumber() && rhs.isNumber())
-    return static_cast<int64_t>(compute(lhs.getNumber(), rhs.getNumber()));
-  Expr result;
-  if (rhs.isNumber())
-    result = compute(asExpr(lhs), static_cast<double>(rhs.getNumber()));
-  else if (lhs.isNumber())
-    result = compute(static_cast<double>(lhs.getNumber()), asExpr(rhs));
-  else
-    result = compute(asExpr(lhs), asExpr(rhs));
-  return {result.getBuilder(), result};
-}
-
-#define NSA_SCALAR_OPERATOR(OP)                                                \
-  Scalar nsa::operator OP(Scalar lhs, Scalar rhs) {                            \
-    return apply(lhs, rhs, [](auto x, auto y) { return x OP y; });             \
-  }
-NSA_SCALAR_OPERATOR(+)
-NSA_SCALAR_OPERATOR(-)
-NSA_SCALAR_OPERATOR(*)
-NSA_SCALAR_OPERATOR(%)
-NSA_SCALAR_OPERATOR(<=)
-NSA_SCALAR_OPERATOR(>)
-NSA_SCALAR_OPERATOR(==)
-#undef NSA_SCALAR_OPERATOR
-
-Scalar nsa::operator&(Scalar lhs, Scalar rhs) {
-  if (lhs.isNumber() && rhs.isNumber())
-    return lhs.getNumber() & rhs.getNumber();
-  Expr both = asExpr(lhs) & asExpr(rhs);
-  return {both.getBuilder(), both};
-}
-
-Scalar nsa::max(Scalar lhs, Scalar rhs) {
-  if (lhs.isNumber() && rhs.isNumber())
-    return std::max(lhs.getNumber(), rhs.getNumber());
-  Expr most = max(asExpr(lhs), static_cast<double>(rhs.getNumber()));
-  return {most.getBuilder(), most};
-}
-
-Scalar nsa::min(Scalar lhs, Scalar rhs) {
-  if (lhs.isNumber() && rhs.isNumber())
-    return std::min(lhs.getNumber(), rhs.getNumber());
-  Expr least = rhs.isNumber()
-                   ? min(asExpr(lhs), static_cast<double>(rhs.getNumber()))
-                   : min(asExpr(lhs), asExpr(rhs));
-  return {least.getBuilder(), least};
-}
-
-Scalar nsa::floorDiv(Scalar lhs, Scalar rhs) {
-  if (lhs.isNumber())
-    return llvm::divideFloorSigned(lhs.getNumber(), rhs.getNumber());
-  Expr quotient = floorDiv(asExpr(lhs), static_cast<double>(rhs.getNumber()));
-  return {quotient.getBuilder(), quotient};
-}
 
 //===----------------------------------------------------------------------===//
 // Bands

@@ -1,7 +1,6 @@
 //===- RTDialect.cpp - the host program -----------------------------------===//
 
 #include "dialects/RT/RTDialect.h"
-#include "dialects/NN/NNDialect.h"
 #include "dialects/RT/RTOps.h"
 #include "nsa/Artifact/TensorMap.h"
 

@@ -36,7 +36,7 @@ def RT_Dialect : Dialect {
 
     ```mlir
     rt.tensor input @tokens : memref<1x64xi32>
-    rt.tensor parameter @table : memref<256x32xf32> init <normal, 0.02>
+    rt.tensor parameter @table : memref<256x32xf32> init #nn.init<normal, 0.02>
     rt.tensor output @hidden : memref<1x64x32xf32>
     rt.entry @forward inputs [@tokens] outputs [@hidden] {
       %tokens = rt.get @tokens : memref<1x64xi32>
@@ -51,7 +51,6 @@ def RT_Dialect : Dialect {
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
-  let dependentDialects = ["::nsa::nn::NNDialect"];
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []>

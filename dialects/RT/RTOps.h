@@ -5,13 +5,13 @@
 
 #include "dialects/Interfaces/OpChecks.h"
 #include "dialects/Interfaces/RowLayout.h"
-#include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 

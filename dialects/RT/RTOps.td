@@ -3,7 +3,6 @@
 #ifndef NSA_DIALECTS_RT_RTOPS_TD
 #define NSA_DIALECTS_RT_RTOPS_TD
 
-include "dialects/NN/NNAttributes.td"
 include "dialects/RT/RTDialect.td"
 include "dialects/RT/RTInterfaces.td"
 include "mlir/IR/OpAsmInterface.td"
@@ -49,12 +48,12 @@ def RT_TensorOp : RT_Op<"tensor", [
     Example:
 
     ```mlir
-    rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, 0.02> {decay}
+    rt.tensor parameter @embed.weight : memref<256x32xf32> init #nn.init<normal, 0.02> {decay}
     ```
   }];
   let arguments = (ins RT_TensorRoleAttr:$role, SymbolNameAttr:$sym_name,
                        TypeAttrOf<RT_Memory>:$type,
-                       OptionalAttr<NN_InitAttr>:$init,
+                       OptionalAttr<NSA_InitialValueAttr>:$init,
                        UnitAttr:$decay, OptionalAttr<StrAttr>:$state,
                        OptionalAttr<RT_SliceAttr>:$slice);
   let assemblyFormat = [{

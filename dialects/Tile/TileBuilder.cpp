@@ -10,179 +10,8 @@
 #include <utility>
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::tile;
-
-//===----------------------------------------------------------------------===//
-// Expressions
-//===----------------------------------------------------------------------===//
-
-static Expr makeConstant(ImplicitLocOpBuilder &b, Type type, double number) {
-  if (isa<FloatType>(type))
-    return Expr(b, arith::ConstantOp::create(b, b.getFloatAttr(type, number)));
-  auto integer = static_cast<int64_t>(number);
-  bool fits = !type.isInteger(32) || llvm::isInt<32>(integer);
-  auto constant =
-      arith::ConstantOp::create(b, b.getIntegerAttr(type, fits ? integer : 0));
-  if (!fits)
-    constant->setAttr(kTooLargeAttr, b.getI64IntegerAttr(integer));
-  return Expr(b, constant);
-}
-
-Expr Expr::constant(double number) const {
-  return makeConstant(*builder, getType(), number);
-}
-
-/// The float or the integer form of an operation, by the type of `lhs`.
-template <typename FloatOp, typename IntOp>
-static Expr binary(Expr lhs, Expr rhs) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  if (isa<FloatType>(lhs.getType()))
-    return Expr(b, FloatOp::create(b, lhs, rhs));
-  return Expr(b, IntOp::create(b, lhs, rhs));
-}
-
-static Expr compare(Expr lhs, Expr rhs, arith::CmpFPredicate floatPredicate,
-                    arith::CmpIPredicate intPredicate) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  if (isa<FloatType>(lhs.getType()))
-    return Expr(b, arith::CmpFOp::create(b, floatPredicate, lhs, rhs));
-  return Expr(b, arith::CmpIOp::create(b, intPredicate, lhs, rhs));
-}
-
-namespace nsa::tile {
-
-Expr operator+(Expr lhs, Expr rhs) {
-  return binary<arith::AddFOp, arith::AddIOp>(lhs, rhs);
-}
-Expr operator-(Expr lhs, Expr rhs) {
-  return binary<arith::SubFOp, arith::SubIOp>(lhs, rhs);
-}
-Expr operator*(Expr lhs, Expr rhs) {
-  return binary<arith::MulFOp, arith::MulIOp>(lhs, rhs);
-}
-Expr operator/(Expr lhs, Expr rhs) {
-  return binary<arith::DivFOp, arith::DivSIOp>(lhs, rhs);
-}
-Expr operator%(Expr lhs, Expr rhs) {
-  return binary<arith::RemFOp, arith::RemSIOp>(lhs, rhs);
-}
-Expr operator<(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::OLT,
-                 arith::CmpIPredicate::slt);
-}
-Expr operator<=(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::OLE,
-                 arith::CmpIPredicate::sle);
-}
-Expr operator>(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::OGT,
-                 arith::CmpIPredicate::sgt);
-}
-Expr operator>=(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::OGE,
-                 arith::CmpIPredicate::sge);
-}
-Expr operator==(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq);
-}
-Expr operator!=(Expr lhs, Expr rhs) {
-  return compare(lhs, rhs, arith::CmpFPredicate::UNE, arith::CmpIPredicate::ne);
-}
-
-Expr operator&(Expr lhs, Expr rhs) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  return Expr(b, arith::AndIOp::create(b, lhs, rhs));
-}
-Expr operator|(Expr lhs, Expr rhs) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  return Expr(b, arith::OrIOp::create(b, lhs, rhs));
-}
-Expr operator<<(Expr value, Expr places) {
-  ImplicitLocOpBuilder &b = value.getBuilder();
-  return Expr(b, arith::ShLIOp::create(b, value, places));
-}
-Expr operator>>(Expr value, Expr places) {
-  ImplicitLocOpBuilder &b = value.getBuilder();
-  return Expr(b, arith::ShRUIOp::create(b, value, places));
-}
-Expr operator!(Expr value) {
-  ImplicitLocOpBuilder &b = value.getBuilder();
-  Value allOnes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  return Expr(b, arith::XOrIOp::create(b, value, allOnes));
-}
-Expr operator-(Expr value) {
-  ImplicitLocOpBuilder &b = value.getBuilder();
-  if (isa<FloatType>(value.getType()))
-    return Expr(b, arith::NegFOp::create(b, value));
-  return 0.0 - value;
-}
-
-Expr max(Expr lhs, Expr rhs) {
-  return binary<arith::MaxNumFOp, arith::MaxSIOp>(lhs, rhs);
-}
-Expr min(Expr lhs, Expr rhs) {
-  return binary<arith::MinNumFOp, arith::MinSIOp>(lhs, rhs);
-}
-
-Expr select(Expr condition, Expr ifTrue, Expr ifFalse) {
-  ImplicitLocOpBuilder &b = condition.getBuilder();
-  return Expr(b, arith::SelectOp::create(b, condition, ifTrue, ifFalse));
-}
-
-Expr fma(Expr x, Expr y, Expr z) {
-  ImplicitLocOpBuilder &b = x.getBuilder();
-  return Expr(b, math::FmaOp::create(b, x, y, z));
-}
-
-Expr floorDiv(Expr lhs, Expr rhs) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  return Expr(b, arith::FloorDivSIOp::create(b, lhs, rhs));
-}
-Expr ceilDiv(Expr lhs, Expr rhs) {
-  ImplicitLocOpBuilder &b = lhs.getBuilder();
-  return Expr(b, arith::CeilDivSIOp::create(b, lhs, rhs));
-}
-
-#define NSA_TILE_UNARY(NAME, OP)                                               \
-  Expr NAME(Expr value) {                                                      \
-    ImplicitLocOpBuilder &b = value.getBuilder();                              \
-    return Expr(b, math::OP::create(b, value));                                \
-  }
-NSA_TILE_UNARY(exp, ExpOp)
-NSA_TILE_UNARY(exp2, Exp2Op)
-NSA_TILE_UNARY(log, LogOp)
-NSA_TILE_UNARY(sqrt, SqrtOp)
-#undef NSA_TILE_UNARY
-
-Expr sigmoid(Expr x) { return 1 / (1 + exp(-x)); }
-
-Expr abs(Expr value) {
-  ImplicitLocOpBuilder &b = value.getBuilder();
-  if (isa<FloatType>(value.getType()))
-    return Expr(b, math::AbsFOp::create(b, value));
-  return Expr(b, math::AbsIOp::create(b, value));
-}
-
-Expr convert(Expr expr, Type type) {
-  ImplicitLocOpBuilder &b = expr.getBuilder();
-  Value value = expr;
-  Type from = value.getType();
-  if (from == type)
-    return expr;
-  if (from.isInteger(1) && type.isInteger())
-    return Expr(b, arith::ExtUIOp::create(b, type, value));
-  if (from.isInteger(1))
-    return Expr(b, arith::UIToFPOp::create(b, type, value));
-  if (isa<IntegerType>(from))
-    return Expr(b, arith::SIToFPOp::create(b, type, value));
-  if (isa<IntegerType>(type))
-    return Expr(b, arith::FPToSIOp::create(b, type, value));
-  if (from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return Expr(b, arith::ExtFOp::create(b, type, value));
-  return Expr(b, arith::TruncFOp::create(b, type, value));
-}
-
-} // namespace nsa::tile
 
 /// The value of an extent that is no constant, at the beginning of the kernel:
 /// the bodies of maps, too, use scalars from there.
@@ -196,7 +25,7 @@ static Value expand(ImplicitLocOpBuilder &b, const nsa::Extent &extent) {
   return nsa::expandExtent(b, b.getLoc(), extent, arguments);
 }
 
-Expr nsa::tile::toExpr(const Extent &extent, Expr like) {
+Expr nsa::toExpr(const Extent &extent, Expr like) {
   if (extent.isConstant())
     return like.constant(static_cast<double>(static_cast<int64_t>(extent)));
   return Expr(like.getBuilder(), expand(like.getBuilder(), extent));
@@ -406,16 +235,8 @@ Value TileBuilder::sort(Value input) {
 SmallVector<Value> TileBuilder::forLoop(Operand lower, Operand upper,
                                         Operand step, ArrayRef<Value> inits,
                                         LoopBody body) {
-  // The region is filled through this builder, so that every Expr follows.
-  auto loop =
-      scf::ForOp::create(b, lower.get(b), upper.get(b), step.get(b), inits,
-                         [](OpBuilder &, Location, Value, ValueRange) {});
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(loop.getBody());
-  SmallVector<Value> carried(loop.getRegionIterArgs().begin(),
-                             loop.getRegionIterArgs().end());
-  scf::YieldOp::create(b, body(expr(loop.getInductionVar()), carried));
-  return llvm::to_vector_of<Value>(loop.getResults());
+  Value first = lower.get(b), end = upper.get(b), stride = step.get(b);
+  return nsa::forLoop(b, first, end, stride, inits, body);
 }
 
 SmallVector<Value> TileBuilder::ifThenElse(Expr condition, BranchBody thenBody,

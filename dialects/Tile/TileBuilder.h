@@ -19,128 +19,51 @@
 #ifndef NSA_DIALECTS_TILE_TILEBUILDER_H
 #define NSA_DIALECTS_TILE_TILEBUILDER_H
 
+#include "dialects/Interfaces/Expr.h"
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/Tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
-namespace nsa::tile {
-
-/// On a constant: the number that its 32 bits do not hold. Who builds a kernel
-/// reports it.
-inline constexpr llvm::StringLiteral kTooLargeAttr = "too_large";
-
-/// A scalar with operators. It refers to the builder of the TileBuilder that
-/// made it, which must outlive it. A number on one side of an operator becomes
-/// a constant of the other side's type. Division and remainder of integers
-/// round toward zero; comparisons of integers are signed, those of floats are
-/// false on NaN except `!=`.
-class Expr {
-public:
-  Expr() = default;
-  Expr(mlir::ImplicitLocOpBuilder &builder, mlir::Value value)
-      : builder(&builder), value(value) {}
-
-  operator mlir::Value() const { return value; }
-  mlir::Type getType() const { return value.getType(); }
-  mlir::ImplicitLocOpBuilder &getBuilder() const { return *builder; }
-
-  /// A constant of this expression's type.
-  Expr constant(double number) const;
-
-private:
-  mlir::ImplicitLocOpBuilder *builder = nullptr;
-  mlir::Value value;
-};
+namespace nsa {
 
 /// A size in a kernel: a constant of the type of `like`, or what the extents of
 /// the launch give.
 Expr toExpr(const Extent &extent, Expr like);
 
-#define NSA_TILE_OPERATOR(OP)                                                  \
-  Expr operator OP(Expr lhs, Expr rhs);                                        \
+#define NSA_EXTENT_OPERATOR(OP)                                                \
   inline Expr operator OP(Expr lhs, const Extent &rhs) {                       \
     return lhs OP toExpr(rhs, lhs);                                            \
   }                                                                            \
   inline Expr operator OP(const Extent &lhs, Expr rhs) {                       \
     return toExpr(lhs, rhs) OP rhs;                                            \
-  }                                                                            \
-  inline Expr operator OP(Expr lhs, double rhs) {                              \
-    return lhs OP lhs.constant(rhs);                                           \
-  }                                                                            \
-  inline Expr operator OP(double lhs, Expr rhs) {                              \
-    return rhs.constant(lhs) OP rhs;                                           \
   }
-NSA_TILE_OPERATOR(+)
-NSA_TILE_OPERATOR(-)
-NSA_TILE_OPERATOR(*)
-NSA_TILE_OPERATOR(/)
-NSA_TILE_OPERATOR(%)
-NSA_TILE_OPERATOR(<)
-NSA_TILE_OPERATOR(<=)
-NSA_TILE_OPERATOR(>)
-NSA_TILE_OPERATOR(>=)
-NSA_TILE_OPERATOR(==)
-NSA_TILE_OPERATOR(!=)
-#undef NSA_TILE_OPERATOR
+NSA_EXTENT_OPERATOR(+)
+NSA_EXTENT_OPERATOR(-)
+NSA_EXTENT_OPERATOR(*)
+NSA_EXTENT_OPERATOR(/)
+NSA_EXTENT_OPERATOR(%)
+NSA_EXTENT_OPERATOR(<)
+NSA_EXTENT_OPERATOR(<=)
+NSA_EXTENT_OPERATOR(>)
+NSA_EXTENT_OPERATOR(>=)
+NSA_EXTENT_OPERATOR(==)
+NSA_EXTENT_OPERATOR(!=)
+#undef NSA_EXTENT_OPERATOR
 
-/// Bitwise, so logical on i1.
-Expr operator&(Expr lhs, Expr rhs);
-Expr operator|(Expr lhs, Expr rhs);
-/// An i32 shifted left or right by 0 to 31 bits; zeros follow.
-Expr operator<<(Expr value, Expr places);
-Expr operator>>(Expr value, Expr places);
-/// Not, of an i1.
-Expr operator!(Expr value);
-Expr operator-(Expr value);
-
-/// A NaN operand gives the other one.
-Expr max(Expr lhs, Expr rhs);
-Expr min(Expr lhs, Expr rhs);
-inline Expr max(Expr lhs, double rhs) { return max(lhs, lhs.constant(rhs)); }
-inline Expr min(Expr lhs, double rhs) { return min(lhs, lhs.constant(rhs)); }
 inline Expr max(Expr lhs, const Extent &rhs) {
   return max(lhs, toExpr(rhs, lhs));
 }
 inline Expr min(Expr lhs, const Extent &rhs) {
   return min(lhs, toExpr(rhs, lhs));
 }
-
-Expr select(Expr condition, Expr ifTrue, Expr ifFalse);
-inline Expr select(Expr condition, Expr ifTrue, double ifFalse) {
-  return select(condition, ifTrue, ifTrue.constant(ifFalse));
-}
 inline Expr select(Expr condition, Expr ifTrue, const Extent &ifFalse) {
   return select(condition, ifTrue, toExpr(ifFalse, ifTrue));
 }
-inline Expr select(Expr condition, double ifTrue, Expr ifFalse) {
-  return select(condition, ifFalse.constant(ifTrue), ifFalse);
-}
 
-/// x * y + z of floats, rounded once, whatever code generators find around it.
-Expr fma(Expr x, Expr y, Expr z);
+namespace tile {
 
-/// Integer division that rounds down or up; the divisor is positive.
-Expr floorDiv(Expr lhs, Expr rhs);
-Expr ceilDiv(Expr lhs, Expr rhs);
-inline Expr floorDiv(Expr lhs, double rhs) {
-  return floorDiv(lhs, lhs.constant(rhs));
-}
-inline Expr ceilDiv(Expr lhs, double rhs) {
-  return ceilDiv(lhs, lhs.constant(rhs));
-}
-
-Expr exp(Expr value);
-Expr exp2(Expr value);
-Expr log(Expr value);
-Expr sqrt(Expr value);
-Expr abs(Expr value);
-/// 1 / (1 + exp(-x)); where exp overflows, 0.
-Expr sigmoid(Expr x);
-
-/// Converts between f32, a narrower float (round to nearest even), i32
-/// (rounding toward zero from floats) and from i1 (0 or 1).
-Expr convert(Expr value, mlir::Type type);
+using nsa::Expr;
+using nsa::toExpr;
 
 /// Something usable as a coordinate, bound or scalar: a value or an integer.
 class Operand {
@@ -286,6 +209,7 @@ KernelOp createKernel(
     llvm::ArrayRef<int32_t> grid,
     llvm::function_ref<void(TileBuilder &, llvm::ArrayRef<mlir::Value>)> body);
 
-} // namespace nsa::tile
+} // namespace tile
+} // namespace nsa
 
 #endif // NSA_DIALECTS_TILE_TILEBUILDER_H

@@ -52,7 +52,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     becomes
 
     ```mlir
-    rt.tensor state @w : memref<4xf32> init <constant, 0.0>
+    rt.tensor state @w : memref<4xf32> init #nn.init<constant, 0.0>
     rt.entry @init inputs [] outputs [] {
       %w = rt.get @w : memref<4xf32>
       rt.initialize %w : memref<4xf32>

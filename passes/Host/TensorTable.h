@@ -3,6 +3,7 @@
 #ifndef NSA_PASSES_HOST_TENSORTABLE_H
 #define NSA_PASSES_HOST_TENSORTABLE_H
 
+#include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"

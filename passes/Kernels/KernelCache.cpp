@@ -111,7 +111,7 @@ static int64_t getNumBytes(Type type) {
 /// Kernels compute with 32 bits.
 static LogicalResult checkNumbers(Operation *op, tile::KernelOp kernel) {
   WalkResult result = kernel.walk([&](arith::ConstantOp constant) {
-    auto number = constant->getAttrOfType<IntegerAttr>(tile::kTooLargeAttr);
+    auto number = constant->getAttrOfType<IntegerAttr>(kTooLargeAttr);
     if (!number)
       return WalkResult::advance();
     op->emitOpError("counts to ")

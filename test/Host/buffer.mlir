@@ -25,8 +25,8 @@ tile.kernel private @broadcast(%x: memref<128xf32>, %y: memref<128xf32>)
   tile.return
 }
 
-// CHECK: rt.tensor state @s : memref<128xf32> init <constant, 0.000000e+00>
-// CHECK: rt.tensor parameter @w : memref<128xf32> init <normal, 2.000000e-02> {decay}
+// CHECK: rt.tensor state @s : memref<128xf32> init #nn.init<constant, 0.000000e+00>
+// CHECK: rt.tensor parameter @w : memref<128xf32> init #nn.init<normal, 2.000000e-02> {decay}
 // CHECK: rt.tensor output @y : memref<128xf32>
 // CHECK: rt.tensor input @x : memref<128xf32>
 // CHECK: rt.tensor input @arg0 : memref<4x8xf32>

@@ -42,7 +42,7 @@ func.func @accumulator(%a: tensor<3x3xf32>, %b: tensor<3xf32>) {
 
 // -----
 
-rt.tensor gradient @a : memref<3xf32> init <constant, 0.0>
+rt.tensor gradient @a : memref<3xf32> init #nn.init<constant, 0.0>
 rt.entry @f inputs [] outputs [] {
   // expected-error @+1 {{'rt.flat_view' op has type 'memref<3xf32>', but its tensors are memref<16xf32>}}
   %0 = rt.flat_view [@a] : memref<3xf32>

@@ -1,10 +1,10 @@
 // Gradients go from rank to rank in bf16; what is summed and updated stays f32.
 // RUN: nsa-opt %s --nsa-compress-gradients | FileCheck %s
 
-rt.tensor gradient @a : memref<4x4xf32> init <constant, 0.0>
-rt.tensor gradient @b : memref<32xf32> init <constant, 0.0>
-rt.tensor gradient @c : memref<48xf32> init <constant, 0.0>
-rt.tensor state @loss : memref<1xf32> init <constant, 0.0>
+rt.tensor gradient @a : memref<4x4xf32> init #nn.init<constant, 0.0>
+rt.tensor gradient @b : memref<32xf32> init #nn.init<constant, 0.0>
+rt.tensor gradient @c : memref<48xf32> init #nn.init<constant, 0.0>
+rt.tensor state @loss : memref<1xf32> init #nn.init<constant, 0.0>
 
 // CHECK-LABEL: rt.entry @update
 rt.entry @update inputs [] outputs [] {

@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-compress-gradients --verify-diagnostics
 
 // Kernels count elements in 32 bits.
-rt.tensor gradient @a : memref<65536x32768xf32> init <constant, 0.0>
+rt.tensor gradient @a : memref<65536x32768xf32> init #nn.init<constant, 0.0>
 rt.entry @update inputs [] outputs [] {
   %a = rt.get @a : memref<65536x32768xf32>
   // expected-error @+1 {{has 2147483648 elements, more than the 2147467263 that can become bf16}}

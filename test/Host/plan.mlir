@@ -24,14 +24,14 @@
 // CHECK: rt.tensor parameter @bias {{.*}} at <@persistent, offset = 640, size = 4>
 // CHECK: rt.tensor parameter @w {{.*}} at <@persistent, offset = 0, size = 100> {decay}
 // CHECK: rt.tensor parameter @w2 {{.*}} at <@persistent, offset = 128, size = 512> {decay}
-rt.tensor state @s : memref<1xf32> init <constant, 0.0>
-rt.tensor constant @c : memref<4xf32> init <constant, 0.0>
-rt.tensor gradient @g : memref<1xf32> init <constant, 0.0>
-rt.tensor state @v : memref<1xf32> init <constant, 0.0> {state = "v"}
-rt.tensor state @m : memref<1xf32> init <constant, 0.0> {state = "m"}
-rt.tensor parameter @bias : memref<1xf32> init <constant, 0.0>
-rt.tensor parameter @w : memref<25xf32> init <normal, 0.02> {decay}
-rt.tensor parameter @w2 : memref<128xf32> init <normal, 0.02> {decay}
+rt.tensor state @s : memref<1xf32> init #nn.init<constant, 0.0>
+rt.tensor constant @c : memref<4xf32> init #nn.init<constant, 0.0>
+rt.tensor gradient @g : memref<1xf32> init #nn.init<constant, 0.0>
+rt.tensor state @v : memref<1xf32> init #nn.init<constant, 0.0> {state = "v"}
+rt.tensor state @m : memref<1xf32> init #nn.init<constant, 0.0> {state = "m"}
+rt.tensor parameter @bias : memref<1xf32> init #nn.init<constant, 0.0>
+rt.tensor parameter @w : memref<25xf32> init #nn.init<normal, 0.02> {decay}
+rt.tensor parameter @w2 : memref<128xf32> init #nn.init<normal, 0.02> {decay}
 // Outputs come after inputs.
 // CHECK: rt.tensor output @half_y {{.*}} at <@io, offset = 192, size = 32>
 // CHECK: rt.tensor output @y {{.*}} at <@io, offset = 256, size = 64>

@@ -2,7 +2,7 @@
 // RUN: nsa-opt %s --nsa-phase-schedule --remarks-filter-analyse=nsa-schedule -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
 rt.tensor output @y : memref<1024xf32>
-rt.tensor state @s : memref<1024xf32> init <constant, 0.0>
+rt.tensor state @s : memref<1024xf32> init #nn.init<constant, 0.0>
 tile.kernel private @k(%x: memref<1024xf32>, %y: memref<1024xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   tile.return

@@ -57,8 +57,8 @@
 // KERNEL: tile.launch
 // KERNEL: tile.kernel
 
-// BUFFER: rt.tensor parameter @head : memref<8x32xf32> init <normal, {{.*}}> {decay}
-// BUFFER: rt.tensor gradient @grad.head : memref<8x32xf32> init <constant, 0.0{{.*}}>
+// BUFFER: rt.tensor parameter @head : memref<8x32xf32> init #nn.init<normal, {{.*}}> {decay}
+// BUFFER: rt.tensor gradient @grad.head : memref<8x32xf32> init #nn.init<constant, 0.0{{.*}}>
 // BUFFER-LABEL: rt.entry @init inputs [] outputs []
 // BUFFER-LABEL: rt.entry @forward inputs [@tokens] outputs [@logits]
 // BUFFER-LABEL: rt.entry @eval inputs [@tokens, @targets] outputs [@loss]

@@ -30,8 +30,8 @@ rt.kernel @fast : (memref<16384xf32>, memref<16384xf32>) -> ()
     {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,
      stack_bytes = 0 : i64}
 rt.tensor input @x : memref<16384xf32>
-rt.tensor gradient @g : memref<16384xf32> init <constant, 0.0>
-rt.tensor gradient @h : memref<16xf32> init <constant, 0.0>
+rt.tensor gradient @g : memref<16384xf32> init #nn.init<constant, 0.0>
+rt.tensor gradient @h : memref<16xf32> init #nn.init<constant, 0.0>
 
 // Initial values train nothing, nor does what writes an output.
 rt.entry @init inputs [] outputs [] {

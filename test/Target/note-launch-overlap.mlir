@@ -38,11 +38,11 @@ tile.kernel private @other(%x: memref<64xf32>, %y: memref<64xf32>)
   tile.return
 }
 
-rt.tensor parameter @w : memref<64xf32> init <constant, 0.0>
-rt.tensor parameter @next : memref<1024xf32> init <constant, 0.0>
-rt.tensor state @x : memref<64xf32> init <constant, 0.0>
-rt.tensor state @y : memref<64xf32> init <constant, 0.0>
-rt.tensor state @z : memref<64xf32> init <constant, 0.0>
+rt.tensor parameter @w : memref<64xf32> init #nn.init<constant, 0.0>
+rt.tensor parameter @next : memref<1024xf32> init #nn.init<constant, 0.0>
+rt.tensor state @x : memref<64xf32> init #nn.init<constant, 0.0>
+rt.tensor state @y : memref<64xf32> init #nn.init<constant, 0.0>
+rt.tensor state @z : memref<64xf32> init #nn.init<constant, 0.0>
 
 rt.entry @decode inputs [] outputs [] {
   %x = rt.get @x : memref<64xf32>

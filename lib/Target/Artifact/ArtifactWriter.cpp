@@ -2,6 +2,7 @@
 
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/ModelConfig.h"
@@ -217,10 +218,10 @@ void Writer::writeTensor(rt::TensorOp op) {
   auto init = artifact::InitKind::None;
   double value = 0.0;
   fb::Offset<fb::Vector<double>> frequencies;
-  if (std::optional<nn::InitAttr> attribute = op.getInit()) {
-    init = getInitKind(attribute->getKind());
-    value = attribute->getValue();
-    if (nn::RotaryAttr rotary = attribute->getRotary()) {
+  if (auto attribute = dyn_cast_or_null<nn::InitAttr>(op.getInitAttr())) {
+    init = getInitKind(attribute.getKind());
+    value = attribute.getValue();
+    if (nn::RotaryAttr rotary = attribute.getRotary()) {
       SmallVector<double> list =
           rotary.getFrequencies(value, type.getDimSize(1));
       frequencies = builder.CreateVector(list.data(), list.size());

@@ -147,8 +147,11 @@ static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
                                    ArrayRef<Value> args) {
   unsigned numElements = op.getNumElementOperands();
   unsigned numOperands = op->getNumOperands();
-  SmallVector<Value> scalars =
-      op.buildScalars(b, args.slice(numElements, numOperands - numElements));
+  auto load = [&](Value memory, ArrayRef<int64_t> indices) {
+    return b.loadScalar(memory, llvm::to_vector_of<Operand>(indices));
+  };
+  SmallVector<Value> scalars = op.buildScalars(
+      b.getBuilder(), args.slice(numElements, numOperands - numElements), load);
   SmallVector<Value> inputs, outputs;
   for (Value input : args.take_front(numElements))
     inputs.push_back(grid.view(b, input));

@@ -23,7 +23,7 @@ rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
     {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,
      stack_bytes = 0 : i64}
 """
-EMBEDDING = "rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, 0.02>"
+EMBEDDING = "rt.tensor parameter @embed.weight : memref<256x32xf32> init #nn.init<normal, 0.02>"
 TILE_KERNEL = """
 tile.kernel private @double(%x: memref<{0}xf32>, %y: memref<{0}xf32>)
     attributes {{grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32}} {{

@@ -11,7 +11,7 @@ rt.tensor state @s : memref<4xf32> {decay}
 // -----
 
 // expected-error @below {{has an initial value, but its role is input}}
-rt.tensor input @x : memref<4xf32> init <constant, 0.0>
+rt.tensor input @x : memref<4xf32> init #nn.init<constant, 0.0>
 
 // -----
 

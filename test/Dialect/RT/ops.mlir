@@ -5,8 +5,8 @@ rt.segment io @io size 256 alignment 64
 rt.segment arena @arena size 16384 alignment 64
 rt.segment workspace @workspace size 16384 alignment 64
 
-rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, 0.02> at <@persistent, offset = 0, size = 32768> {decay}
-rt.tensor gradient @grad : memref<32xf32> init <constant, 0.0> at <@persistent, offset = 32768, size = 128>
+rt.tensor parameter @embed.weight : memref<256x32xf32> init #nn.init<normal, 0.02> at <@persistent, offset = 0, size = 32768> {decay}
+rt.tensor gradient @grad : memref<32xf32> init #nn.init<constant, 0.0> at <@persistent, offset = 32768, size = 128>
 rt.tensor input @tokens : memref<1x64xi32> at <@io, offset = 0, size = 256>
 rt.tensor output @hidden : memref<1x64x32xf32>
 
