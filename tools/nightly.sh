@@ -25,6 +25,7 @@ judge() {
     "$(test/python-env.sh)" -m pytest -q -n 2 --dist loadfile test/judge
 }
 check "judge" judge
+check "example of docs/add-an-op.md" test/check-add-an-op.sh
 check "end-to-end: markov" bash test/e2e/markov.sh
 check "end-to-end: m7c" bash test/e2e/m7c.sh
 check "reliability of tools that lie" test/reliability.sh --self-test
