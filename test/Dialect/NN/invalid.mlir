@@ -1,13 +1,5 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
-func.func @embedding_ids(%table: tensor<256x32xf32>, %ids: tensor<2x64xi64>) {
-  // expected-error @below {{operand #1 must be}}
-  %y = nn.embedding %table, %ids : (tensor<256x32xf32>, tensor<2x64xi64>) -> tensor<2x64x32xf32>
-  return
-}
-
-// -----
-
 func.func @embedding_backward_shape(%dy: tensor<2x63x32xf32>, %ids: tensor<2x64xi32>) {
   // expected-error @below {{output gradient has shape 2x63x32, expected 2x64x32}}
   %d = nn.embedding_backward %dy, %ids {vocab = 256 : i64} : (tensor<2x63x32xf32>, tensor<2x64xi32>) -> tensor<256x32xf32>
@@ -152,14 +144,6 @@ func.func @gate_backward_branches(%g: tensor<1x64x4x1xf32>) {
   // expected-error @below {{branches (1) must be at least 2 for softmax}}
   %dl, %db = nn.gate_backward softmax %g, %g {logits_type = f32}
       : (tensor<1x64x4x1xf32>, tensor<1x64x4x1xf32>) -> (tensor<1x64x4xf32>, tensor<4xf32>)
-  return
-}
-
-// -----
-
-func.func @add_shapes(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) {
-  // expected-error @below {{all of {lhs, rhs} have same type}}
-  %y = nn.add %a, %b : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x3xf32>
   return
 }
 
