@@ -7,9 +7,11 @@
 /// are made of it: let `extraClassDefinition` be `graphMethods`.
 class NSA_GraphMethods {
   code resultNames = [{}];
-  /// The types of the results, where expressions say them; of other operations
-  /// `inferReturnTypes` is written out.
+  /// The types of the results, where expressions say them, and a range of those
+  /// of a variadic one after them; of other operations `inferReturnTypes` is
+  /// written out.
   code resultTypes = [{}];
+  code lastResultTypes = [{}];
   /// The operation whose results are the gradients of the first operands, from
   /// `resultGrads`; the others have none. For an op with
   /// DifferentiableOpInterface, of which `buildBackward` is written out else.
@@ -24,11 +26,13 @@ class NSA_GraphMethods {
       for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
         setName(result, name);
     }
-  }] # !if(!empty(resultTypes), "", [{
+  }] # !if(!empty(resultTypes # lastResultTypes), "", [{
     ::llvm::LogicalResult $cppClass::inferReturnTypes(
         ::mlir::MLIRContext *context, ::std::optional<::mlir::Location>,
         Adaptor adaptor, ::llvm::SmallVectorImpl<::mlir::Type> &types) {
-      types.append({}] # resultTypes # [{});
+  }] # !if(!empty(resultTypes), "", "types.append({" # resultTypes # "});")
+     # !if(!empty(lastResultTypes), "",
+           "::llvm::append_range(types, " # lastResultTypes # ");") # [{
       return ::mlir::success();
     }
   }]) # !if(!empty(backward), "", [{

@@ -76,6 +76,7 @@ def NN_AccumulateRowsOp : NN_GraphOp<"accumulate_rows", [
                        Variadic<NSA_F32TensorOfRank<2>>:$rows);
   let results = (outs Variadic<NSA_F32TensorOfRank<1>>:$outputs);
   let resultNames = [{"sums"}];
+  let lastResultTypes = [{adaptor.getSums().getTypes()}];
   let hasVerifier = 1;
 }
 
@@ -95,6 +96,9 @@ def NN_CastAllOp : NN_GraphOp<"cast_all"> {
                        NN_FloatElementTypeAttr:$element_type);
   let results = (outs Variadic<NSA_FloatTensor>:$outputs);
   let resultNames = [{"casts"}];
+  let lastResultTypes = [{
+    withElement(adaptor.getInputs(), adaptor.getElementType())
+  }];
   let assemblyFormat = [{
     $inputs `to` $element_type attr-dict
       `:` functional-type(operands, results)
@@ -196,6 +200,14 @@ def NN_CrossEntropyChunkOp : NN_GraphOp<"cross_entropy_chunk"> {
   let results = (outs NSA_F32TensorOfRank<1>:$losses,
                       Optional<NSA_FloatTensorOfRank<2>>:$logits_grad);
   let resultNames = [{"losses", "dlogits"}];
+  let resultTypes = [{
+    RankedTensorType::get(getDim(adaptor.getLogits(), 0),
+                          Float32Type::get(context))
+  }];
+  let lastResultTypes = [{
+    ValueRange(adaptor.getLogits()).take_front(adaptor.getLossGrad() ? 1 : 0)
+        .getTypes()
+  }];
   let hasVerifier = 1;
 }
 

@@ -15,6 +15,11 @@ static RankedTensorType withElement(Value value, Type element) {
   return RankedTensorType::get(getShape(value), element);
 }
 
+static SmallVector<Type> withElement(ValueRange values, Type element) {
+  return llvm::map_to_vector(
+      values, [&](Value value) -> Type { return withElement(value, element); });
+}
+
 /// All dimensions but the last.
 static ArrayRef<int64_t> leadingShape(Value value) {
   return getShape(value).drop_back();

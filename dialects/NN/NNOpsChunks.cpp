@@ -8,20 +8,6 @@ using namespace nsa;
 using namespace nsa::nn;
 
 //===----------------------------------------------------------------------===//
-// Result types
-//===----------------------------------------------------------------------===//
-
-LogicalResult CrossEntropyChunkOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get(getDim(adaptor.getLogits(), 0),
-                                        Float32Type::get(context)));
-  if (adaptor.getLossGrad())
-    types.push_back(adaptor.getLogits().getType());
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // Constraints
 //===----------------------------------------------------------------------===//
 

@@ -134,23 +134,6 @@ void GateBackwardOp::makeRowSumPartial(int64_t most) {
   setPartialSums(splitRowSum(getBiasGrad(), rows, most));
 }
 
-LogicalResult CastAllOp::inferReturnTypes(MLIRContext *context,
-                                          std::optional<Location> location,
-                                          Adaptor adaptor,
-                                          SmallVectorImpl<Type> &types) {
-  for (Value input : adaptor.getInputs())
-    types.push_back(
-        RankedTensorType::get(getShape(input), adaptor.getElementType()));
-  return success();
-}
-
-LogicalResult AccumulateRowsOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  llvm::append_range(types, adaptor.getSums().getTypes());
-  return success();
-}
-
 LogicalResult AccumulateRowsOp::verify() {
   for (auto [index, sum, rows] : llvm::enumerate(getSums(), getRows()))
     if (getDim(sum, 0) != getDim(rows, 1))

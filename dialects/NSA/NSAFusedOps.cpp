@@ -1,26 +1,10 @@
-//===- NSAFusedOps.cpp - types and constraints of fused nsa ops -----------===//
+//===- NSAFusedOps.cpp - constraints of fused nsa ops ---------------------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/NSAOps.h"
 
 using namespace mlir;
 using namespace nsa;
-
-//===----------------------------------------------------------------------===//
-// Result types
-//===----------------------------------------------------------------------===//
-
-LogicalResult CompressKeyValueBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.append({adaptor.getKey().getType(), adaptor.getValue().getType()});
-  for (ValueRange parameters :
-       {adaptor.getKeyParameters(), adaptor.getValueParameters()})
-    for (Value parameter : parameters)
-      types.push_back(RankedTensorType::get(getShape(parameter),
-                                            Float32Type::get(context)));
-  return success();
-}
 
 //===----------------------------------------------------------------------===//
 // Constraints

@@ -125,6 +125,11 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
                       NSA_Activation:$rotated_query,
                       Variadic<NSA_Activation>:$rotated_keys);
+  let resultTypes = [{
+    getOutputType(adaptor.getQuery(), adaptor.getValue()),
+    getLseType(adaptor.getQuery()), adaptor.getQuery().getType()
+  }];
+  let lastResultTypes = [{adaptor.getKeys().getTypes()}];
   let resultNames = [{"o", "lse", "q_rotated", "k_rotated", "k_rotated"}];
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
@@ -213,6 +218,10 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
   let results = (outs NSA_Activation:$key_input_grad,
                       NSA_Activation:$value_input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
+  let resultTypes = [{adaptor.getKey().getType(), adaptor.getValue().getType()}];
+  let lastResultTypes = [{
+    llvm::concat<Type>(toF32(adaptor.getKeyParameters()), toF32(adaptor.getValueParameters()))
+  }];
   let resultNames = [{"dk", "dv", "dparameter", "dparameter", "dparameter",
                       "dparameter", "dparameter", "dparameter"}];
   let declarations = NSA_BlockMethods<>.declarations;

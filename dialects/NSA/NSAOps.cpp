@@ -87,6 +87,14 @@ static RankedTensorType getLseType(Value query) {
   return withShape({q[0], q[2], q[1]}, Float32Type::get(query.getContext()));
 }
 
+/// The types of the gradients of parameters.
+static SmallVector<Type> toF32(ValueRange parameters) {
+  return llvm::map_to_vector(parameters, [](Value parameter) -> Type {
+    return withShape(getShape(parameter),
+                     Float32Type::get(parameter.getContext()));
+  });
+}
+
 /// i32 [B, Hkv, queries, count].
 template <typename AdaptorT>
 static RankedTensorType getIndicesType(AdaptorT adaptor, int64_t queries) {
@@ -94,15 +102,6 @@ static RankedTensorType getIndicesType(AdaptorT adaptor, int64_t queries) {
   return withShape({getDim(query, 0), getDim(adaptor.getKey(), 2), queries,
                     adaptor.getSelected().getCount()},
                    IntegerType::get(query.getContext(), 32));
-}
-
-LogicalResult CompressBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getInput().getType());
-  for (Value parameter : adaptor.getParameters())
-    types.push_back(withShape(getShape(parameter), Float32Type::get(context)));
-  return success();
 }
 
 /// o [B, S, Hq, dv] and lse [B, Hq, S]. Text gives no types of results, so that
@@ -121,16 +120,6 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
-LogicalResult RotaryAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  Value query = adaptor.getQuery();
-  types.append({getOutputType(query, adaptor.getValue()), getLseType(query),
-                query.getType()});
-  llvm::append_range(types, adaptor.getKeys().getTypes());
-  return success();
-}
-
 LogicalResult CombineOp::inferReturnTypes(MLIRContext *context,
                                           std::optional<Location> location,
                                           Adaptor adaptor,
@@ -138,14 +127,6 @@ LogicalResult CombineOp::inferReturnTypes(MLIRContext *context,
   if (adaptor.getBranches().empty())
     return emitOptionalError(location, "branches (0) must be at least 1");
   types.push_back(adaptor.getBranches()[0].getType());
-  return success();
-}
-
-LogicalResult CombineBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getGates().getType());
-  types.append(adaptor.getBranches().size(), adaptor.getOutputGrad().getType());
   return success();
 }
 

@@ -207,6 +207,8 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
       (ins Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
+  let resultTypes = [{adaptor.getInput().getType()}];
+  let lastResultTypes = [{toF32(adaptor.getParameters())}];
   let resultNames = [{"dx", "dw", "dparameter", "dparameter"}];
   let declarations = NSA_CompressionOperands<>.declarations #
                      NSA_BlockMethods<>.declarations;
@@ -456,6 +458,10 @@ def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward"> {
                        Variadic<NSA_Activation>:$branches);
   let results = (outs NSA_Gates:$gates_grad,
                       Variadic<NSA_Activation>:$branch_grads);
+  let resultTypes = [{adaptor.getGates().getType()}];
+  let lastResultTypes = [{
+    SmallVector<Type>(adaptor.getBranches().size(), adaptor.getOutputGrad().getType())
+  }];
   let resultNames = [{"dgates", "dbranch"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
