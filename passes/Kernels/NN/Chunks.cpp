@@ -66,8 +66,8 @@ static LogicalResult convertCountTargets(nn::CountTargetsOp op,
                                          PatternRewriter &rewriter) {
   int64_t elements = ShapedType::getNumElements(getShape(op.getTargets()));
   int64_t tile = pickTile(elements, 1024);
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-    Value targets = b.view(args[0], {elements});
+  auto build = [&](TileBuilder &b, auto in, ArrayRef<Value> out) {
+    Value targets = b.view(in.getTargets(), {elements});
     Value counts = b.forLoop(
         0, int64_t(llvm::divideCeil(elements, tile)), 1, {b.zeros(1, tile)},
         [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -82,21 +82,21 @@ static LogicalResult convertCountTargets(nn::CountTargetsOp op,
     if (op.getOverAll())
       count = b.map({count}, b.f32(),
                     [&](ArrayRef<Expr> x) { return x[0] / double(elements); });
-    b.store(count, b.view(args[1], {1}), {b.range(0, 1, 0)});
+    b.store(count, b.view(out[0], {1}), {b.range(0, 1, 0)});
   };
   KernelSpec spec = {op.getOverAll() ? "over_all" : "",
                      "n" + std::to_string(elements),
                      {1, 1, 1}};
-  return cache.replace(rewriter, op, spec, build);
+  return replaceByKernel(cache, rewriter, op, spec, build);
 }
 
 /// One program: the losses of each chunk in order.
 static LogicalResult convertMeanLoss(nn::MeanLossOp op, KernelCache &cache,
                                      PatternRewriter &rewriter) {
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+  auto build = [&](TileBuilder &b, auto in, ArrayRef<Value> out) {
     constexpr int64_t tile = 256;
     Value sums = b.zeros(1, tile);
-    for (Value losses : args.drop_front().drop_back()) {
+    for (Value losses : in.getLosses()) {
       int64_t rows = cast<MemRefType>(losses.getType()).getDimSize(0);
       sums = b.forLoop(
           0, int64_t(llvm::divideCeil(rows, tile)), 1, {sums},
@@ -107,14 +107,14 @@ static LogicalResult convertMeanLoss(nn::MeanLossOp op, KernelCache &cache,
           })[0];
     }
     Value place = b.range(0, 1, 0);
-    Value count = b.load(b.view(args[0], {1}), {place});
+    Value count = b.load(b.view(in.getCount(), {1}), {place});
     b.store(b.map({b.reduceAdd(sums), count}, b.f32(),
                   [](ArrayRef<Expr> x) { return x[0] / max(x[1], 1); }),
-            b.view(args.back(), {1}), {place});
+            b.view(out[0], {1}), {place});
   };
   KernelSpec spec = {
       "", "n" + std::to_string(op.getLosses().size()), {1, 1, 1}};
-  return cache.replace(rewriter, op, spec, build);
+  return replaceByKernel(cache, rewriter, op, spec, build);
 }
 
 void nsa::populateChunkPatterns(KernelPatterns &patterns) {

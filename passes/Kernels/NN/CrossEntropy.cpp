@@ -25,9 +25,10 @@ struct CrossEntropyKernel {
             flopsPerElement * int64_t(grid.rows) * grid.width};
   }
   void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
-  void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
-  void buildChunk(TileBuilder &b, ArrayRef<Value> args, int64_t first,
-                  bool hasGradient) const;
+  void buildBackward(TileBuilder &b, nn::CrossEntropyBackwardOp::Adaptor in,
+                     ArrayRef<Value> out) const;
+  void buildChunk(TileBuilder &b, nn::CrossEntropyChunkOp::Adaptor in,
+                  ArrayRef<Value> out) const;
   Value maskColumns(TileBuilder &b, Value x, Value cols, double outside) const;
   Value buildLse(TileBuilder &b, Value logits, Expr row) const;
 
@@ -139,11 +140,14 @@ static void buildMean(TileBuilder &b, int64_t programs,
 }
 
 void CrossEntropyKernel::buildBackward(TileBuilder &b,
-                                       ArrayRef<Value> args) const {
-  Value logits = grid.viewRows(b, args[1]),
-        targets = grid.viewPerRow(b, args[2]);
-  Value lses = grid.viewPerRow(b, args[3]), dLogits = grid.viewRows(b, args[5]);
-  Expr scale = b.loadScalar(args[0], {}) / max(b.loadScalar(args[4], {}), 1);
+                                       nn::CrossEntropyBackwardOp::Adaptor in,
+                                       ArrayRef<Value> out) const {
+  Value logits = grid.viewRows(b, in.getLogits()),
+        targets = grid.viewPerRow(b, in.getTargets());
+  Value lses = grid.viewPerRow(b, in.getLse()),
+        dLogits = grid.viewRows(b, out[0]);
+  Expr scale = b.loadScalar(in.getLossGrad(), {}) /
+               max(b.loadScalar(in.getCount(), {}), 1);
   grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
     Expr target = b.loadScalar(targets, {row});
     Expr factor = select(target >= 0, scale, 0);
@@ -165,26 +169,27 @@ void CrossEntropyKernel::buildBackward(TileBuilder &b,
 
 /// Outputs the loss of each row and, with a gradient, dlogits. The logits are
 /// those of the targets from `first` on.
-void CrossEntropyKernel::buildChunk(TileBuilder &b, ArrayRef<Value> args,
-                                    int64_t first, bool hasGradient) const {
-  Value logits = args[0];
-  int64_t tokens = ShapedType::getNumElements(
-      cast<MemRefType>(args[1].getType()).getShape());
-  Value targets = b.view(args[1], {tokens});
-  Value losses = args[hasGradient ? 4 : 3];
+void CrossEntropyKernel::buildChunk(TileBuilder &b,
+                                    nn::CrossEntropyChunkOp::Adaptor in,
+                                    ArrayRef<Value> out) const {
+  Value logits = in.getLogits();
+  int64_t tokens = cast<MemRefType>(in.getTargets().getType()).getNumElements();
+  Value targets = b.view(in.getTargets(), {tokens});
+  bool hasGradient = static_cast<bool>(in.getLossGrad());
   Expr scale;
   if (hasGradient)
-    scale = b.loadScalar(args[3], {}) / max(b.loadScalar(args[2], {}), 1);
+    scale = b.loadScalar(in.getLossGrad(), {}) /
+            max(b.loadScalar(in.getCount(), {}), 1);
   grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
     Value lse = buildLse(b, logits, row);
-    Expr target = b.loadScalar(targets, {row + first});
+    Expr target = b.loadScalar(targets, {row + double(in.getFirst())});
     Expr logit = convert(b.loadScalar(logits, {row, target}), b.f32());
     Expr isValid = target >= 0;
     b.store(b.map({lse}, b.f32(),
                   [&](ArrayRef<Expr> x) {
                     return select(isValid, x[0] - logit, 0);
                   }),
-            losses, {b.range(row, 1, 0)});
+            out[0], {b.range(row, 1, 0)});
     if (!hasGradient)
       return {};
     Expr factor = select(isValid, scale, 0);
@@ -196,7 +201,7 @@ void CrossEntropyKernel::buildChunk(TileBuilder &b, ArrayRef<Value> args,
             Expr hit = convert(x[1] == target, b.f32());
             return factor * (exp(x[0] - x[2]) - hit);
           });
-          b.store(grad, args.back(), {row, cols});
+          b.store(grad, out[1], {row, cols});
           return {};
         });
     return {};
@@ -207,11 +212,11 @@ static LogicalResult convertCrossEntropyChunk(nn::CrossEntropyChunkOp op,
                                               KernelCache &cache,
                                               PatternRewriter &rewriter) {
   CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
-  bool hasGradient = static_cast<bool>(op.getLossGrad());
-  return cache.replace(rewriter, op, kernel.spec(hasGradient ? 9 : 5),
-                       [&](auto &b, ArrayRef<Value> args) {
-                         kernel.buildChunk(b, args, op.getFirst(), hasGradient);
-                       });
+  return replaceByKernel(cache, rewriter, op,
+                         kernel.spec(op.getLossGrad() ? 9 : 5),
+                         [&](auto &b, auto in, ArrayRef<Value> out) {
+                           kernel.buildChunk(b, in, out);
+                         });
 }
 
 static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
@@ -243,9 +248,10 @@ static LogicalResult convertCrossEntropyBackward(nn::CrossEntropyBackwardOp op,
                                                  KernelCache &cache,
                                                  PatternRewriter &rewriter) {
   CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
-  return cache.replace(
-      rewriter, op, kernel.spec(4),
-      [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+  return replaceByKernel(cache, rewriter, op, kernel.spec(4),
+                         [&](auto &b, auto in, ArrayRef<Value> out) {
+                           kernel.buildBackward(b, in, out);
+                         });
 }
 
 void nsa::populateCrossEntropyPatterns(KernelPatterns &patterns) {

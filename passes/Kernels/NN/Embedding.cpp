@@ -9,9 +9,9 @@ using namespace nsa::tile;
 
 /// Program: a range of tokens. An id outside the table reads as zeros.
 static void buildForward(TileBuilder &b, const RowGrid &grid,
-                         ArrayRef<Value> args) {
-  Value table = args[0], ids = grid.viewPerRow(b, args[1]);
-  Value y = grid.viewRows(b, args[2]);
+                         nn::EmbeddingOp::Adaptor in, ArrayRef<Value> out) {
+  Value table = in.getTable(), ids = grid.viewPerRow(b, in.getIds());
+  Value y = grid.viewRows(b, out[0]);
   Value cols = b.range(0, grid.width, 1);
   grid.forEachRow(b, {}, [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
     Expr id = b.loadScalar(ids, {t});
@@ -176,9 +176,10 @@ static LogicalResult convertEmbedding(nn::EmbeddingOp op, KernelCache &cache,
   RowGrid grid(op.getOutput(), cache.getSchedule().elementsPerProgram);
   KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
   spec.takesExtents = true;
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildForward(b, grid, args);
-  });
+  return replaceByKernel(cache, rewriter, op, spec,
+                         [&](auto &b, auto in, ArrayRef<Value> out) {
+                           buildForward(b, grid, in, out);
+                         });
 }
 
 static LogicalResult convertEmbeddingBackward(nn::EmbeddingBackwardOp op,

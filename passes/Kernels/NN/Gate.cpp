@@ -38,7 +38,8 @@ struct GateKernel {
       columns.push_back(b.range(c, heads, 1, branches));
     return columns;
   }
-  void buildForward(TileBuilder &b, ArrayRef<Value> args, bool hasBias) const;
+  void buildForward(TileBuilder &b, nn::GateOp::Adaptor in,
+                    ArrayRef<Value> out) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
 
   static constexpr int64_t tileRows = 16;
@@ -77,14 +78,14 @@ SmallVector<Value> nsa::differentiateGates(ArrayRef<Expr> x) {
   return results;
 }
 
-void GateKernel::buildForward(TileBuilder &b, ArrayRef<Value> args,
-                              bool hasBias) const {
-  Value logits = grid.viewRows(b, args[0]);
-  Value gates = grid.viewRows(b, args.back());
+void GateKernel::buildForward(TileBuilder &b, nn::GateOp::Adaptor in,
+                              ArrayRef<Value> out) const {
+  Value logits = grid.viewRows(b, in.getLogits());
+  Value gates = grid.viewRows(b, out[0]), bias = in.getBias();
   SmallVector<Value> cols = columns(b), biases;
   for (Value c : cols)
-    biases.push_back(hasBias ? b.load(args[1], {c})
-                             : b.zeros(1, softmax ? heads : grid.width));
+    biases.push_back(bias ? b.load(bias, {c})
+                          : b.zeros(1, softmax ? heads : grid.width));
   SmallVector<Type> types(cols.size(), b.f32());
   auto buildRows = [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
     Value rows = b.range(first, tileRows, 0);
@@ -138,11 +139,10 @@ void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
 static LogicalResult convertGate(nn::GateOp op, KernelCache &cache,
                                  PatternRewriter &rewriter) {
   GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
-  bool hasBias = static_cast<bool>(op.getBias());
-  return cache.replace(rewriter, op, kernel.spec(6),
-                       [&](auto &b, ArrayRef<Value> args) {
-                         kernel.buildForward(b, args, hasBias);
-                       });
+  return replaceByKernel(cache, rewriter, op, kernel.spec(6),
+                         [&](auto &b, auto in, ArrayRef<Value> out) {
+                           kernel.buildForward(b, in, out);
+                         });
 }
 
 static LogicalResult convertGateBackward(nn::GateBackwardOp op,

@@ -11,6 +11,7 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "passes/Kernels/KernelCache.h"
+#include "passes/Kernels/KernelOperands.h"
 
 namespace nsa {
 

@@ -69,13 +69,6 @@ static void buildNorm(TileBuilder &b, bool squared, ArrayRef<Value> args) {
   b.store(norm, b.view(args.back(), {1}), {b.range(0, 1, 0)});
 }
 
-/// One program, of scalars.
-static void buildRootOfMean(TileBuilder &b, int64_t ranks,
-                            ArrayRef<Value> args) {
-  Expr mean = b.loadScalar(args[0], {});
-  b.storeScalar(sqrt(mean * double(ranks)), args[1], {});
-}
-
 //===----------------------------------------------------------------------===//
 // Norms of matrices
 //===----------------------------------------------------------------------===//
@@ -174,39 +167,41 @@ static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
 }
 
 /// One program, of scalars: see nn.average_step.
-static void buildAverageStep(TileBuilder &b, ArrayRef<Value> args) {
-  Expr count = b.loadScalar(args[2], {});
+static void buildAverageStep(TileBuilder &b, nn::AverageStepOp::Adaptor in,
+                             ArrayRef<Value> out) {
+  Expr count = b.loadScalar(in.getCount(), {});
   for (int i = 0; i < training::numHyper; ++i) {
-    Expr value = b.loadScalar(args[0], {i});
-    b.storeScalar(i == training::gradScaleSlot ? value / count : value, args[3],
+    Expr value = b.loadScalar(in.getHyper(), {i});
+    b.storeScalar(i == training::gradScaleSlot ? value / count : value, out[0],
                   {i});
   }
-  b.storeScalar(b.loadScalar(args[1], {}) / count, args[4], {});
+  b.storeScalar(b.loadScalar(in.getLoss(), {}) / count, out[1], {});
 }
 
 /// One program, of scalars: see nn.update_loss_scale.
-static void buildLossScale(TileBuilder &b, int64_t growthInterval,
-                           ArrayRef<Value> args) {
+static void buildLossScale(TileBuilder &b, nn::UpdateLossScaleOp::Adaptor in,
+                           ArrayRef<Value> out) {
   constexpr double largest = 0x1p24;
   double infinity = std::numeric_limits<double>::infinity();
-  Expr norm = b.loadScalar(args[1], {}), loss = b.loadScalar(args[2], {});
-  Expr scale = b.loadScalar(args[3], {}), streak = b.loadScalar(args[4], {});
-  Expr skipped = b.loadScalar(args[5], {});
+  auto load = [&](Value scalar) { return b.loadScalar(scalar, {}); };
+  Expr norm = load(in.getNorm()), loss = load(in.getLoss());
+  Expr scale = load(in.getScale()), streak = load(in.getStreak());
+  Expr skipped = load(in.getSkipped());
   Expr ok = (abs(norm) < infinity) & (abs(loss) < infinity);
-  Expr full = streak + 1 >= double(growthInterval);
+  Expr full = streak + 1 >= double(in.getGrowthInterval());
   Expr doubled = min(scale * 2, largest);
   for (int i = 0; i < training::numHyper; ++i) {
-    Expr value = b.loadScalar(args[0], {i});
+    Expr value = b.loadScalar(in.getHyper(), {i});
     value = i == training::gradScaleSlot ? value / scale
             : i == training::stepSlot    ? value - skipped
                                          : value;
-    b.storeScalar(value, args[6], {i});
+    b.storeScalar(value, out[0], {i});
   }
-  b.storeScalar(norm / scale, args[7], {});
-  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), args[8],
+  b.storeScalar(norm / scale, out[1], {});
+  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), out[2],
                 {});
-  b.storeScalar(select(ok & !full, streak + 1, 0), args[9], {});
-  b.storeScalar(select(ok, skipped, skipped + 1), args[10], {});
+  b.storeScalar(select(ok & !full, streak + 1, 0), out[3], {});
+  b.storeScalar(select(ok, skipped, skipped + 1), out[4], {});
 }
 
 //===----------------------------------------------------------------------===//
@@ -278,27 +273,27 @@ static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
 
 static LogicalResult convertRootOfMean(nn::RootOfMeanOp op, KernelCache &cache,
                                        PatternRewriter &rewriter) {
-  int64_t ranks = op.getRanks();
-  KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildRootOfMean(b, ranks, args);
-  });
+  KernelSpec spec = {"", "ranks" + std::to_string(op.getRanks()), {1, 1, 1}};
+  return replaceByKernel(
+      cache, rewriter, op, spec, [](auto &b, auto in, ArrayRef<Value> out) {
+        Expr mean = b.loadScalar(in.getMean(), {});
+        b.storeScalar(sqrt(mean * double(in.getRanks())), out[0], {});
+      });
 }
 
 static LogicalResult convertAverageStep(nn::AverageStepOp op,
                                         KernelCache &cache,
                                         PatternRewriter &rewriter) {
-  return cache.replace(rewriter, op, {"", "", {1, 1, 1}}, buildAverageStep);
+  return replaceByKernel(cache, rewriter, op, {"", "", {1, 1, 1}},
+                         buildAverageStep);
 }
 
 static LogicalResult convertUpdateLossScale(nn::UpdateLossScaleOp op,
                                             KernelCache &cache,
                                             PatternRewriter &rewriter) {
-  int64_t interval = op.getGrowthInterval();
-  KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
-  return cache.replace(rewriter, op, spec, [&](auto &b, ArrayRef<Value> args) {
-    buildLossScale(b, interval, args);
-  });
+  std::string interval = std::to_string(op.getGrowthInterval());
+  return replaceByKernel(cache, rewriter, op,
+                         {"", "every" + interval, {1, 1, 1}}, buildLossScale);
 }
 
 class ConvertElementwiseUpdate
