@@ -63,9 +63,12 @@ void nsa::describeMemory(ModuleOp module, CompileReport &report) {
   }
   if (alignment == 0)
     return;
-  for (auto tensor : module.getOps<rt::TensorOp>())
+  for (auto tensor : module.getOps<rt::TensorOp>()) {
+    if (tensor.getRole() == rt::TensorRole::Parameter)
+      report.parameters += tensor.getMemoryType().getNumElements();
     if (uint64_t *sum = findSum(tensor, report.persistent))
       *sum += alignUp(rt::getByteSize(tensor.getMemoryType()), alignment);
+  }
   for (auto entry : module.getOps<rt::EntryOp>())
     if (ActivationPeak peak = describePeak(entry, alignment); peak.bytes > 0) {
       report.liveBytes = std::max(report.liveBytes, peak.liveBytes);
@@ -97,11 +100,18 @@ std::string nsa::formatMemory(const CompileReport &report) {
   print("workspace", report.workspaceBytes, "  (of matmuls)");
   print("total", report.persistentBytes + report.ioBytes + report.arenaBytes +
                      report.workspaceBytes);
-  for (const ActivationPeak &peak : report.peaks)
-    os << llvm::formatv("@{0}: activations {1:f2} MiB, lower bound {2:f2} MiB, "
-                        "ratio {3:f3}\n",
-                        peak.entry, toMiB(peak.bytes), toMiB(peak.liveBytes),
+  os << llvm::formatv("{0,-12} {1,12}\n", "parameters", report.parameters);
+  for (const ActivationPeak &peak : report.peaks) {
+    uint64_t flops = 0;
+    for (const CommandReport &command : report.table)
+      if (command.entry == peak.entry)
+        flops += command.flops.value_or(0);
+    os << llvm::formatv("@{0}: {1} flops, activations {2:f2} MiB, lower bound "
+                        "{3:f2} MiB, ratio {4:f3}\n",
+                        peak.entry, flops, toMiB(peak.bytes),
+                        toMiB(peak.liveBytes),
                         double(peak.bytes) / double(peak.liveBytes));
+  }
   os << report.kernels << " kernels, " << report.commands << " commands\n";
   return text;
 }

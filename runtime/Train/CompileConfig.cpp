@@ -1,6 +1,7 @@
 //===- CompileConfig.cpp - a configuration to an artefact -----------------===//
 
 #include "runtime/Train/CompileConfig.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <unistd.h>
 
@@ -72,8 +74,10 @@ static Status chooseOptions(const CompileRequest &request,
                             const RunConfig &config, const Variables &variables,
                             CompileInputs &inputs) {
   std::vector<std::string> options = request.options;
-  std::string target(artifact::cpuTarget), ptxas;
-  if (config.runtime.device != "cpu") {
+  std::string target = request.target, ptxas;
+  if (target.empty())
+    target = artifact::cpuTarget;
+  if (request.target.empty() && config.runtime.device != "cpu") {
     NSA_ASSIGN_OR_RETURN(cuda::GPU::Target gpu,
                          cuda::GPU::findTarget(request.gpu));
     target = gpu.name;
@@ -118,6 +122,41 @@ static std::string secondsSince(std::chrono::steady_clock::time_point start) {
   return formatted("%.1f s", time.count());
 }
 
+/// What the model in the file `text` needs.
+static Result<Estimate> estimateModel(const CompileRequest &request,
+                                      const RunConfig &config,
+                                      const Variables &variables,
+                                      const std::string &text) {
+  NSA_ASSIGN_OR_RETURN(std::string compiler,
+                       findTool("nsa-compile", variables));
+  CompileInputs inputs;
+  NSA_RETURN_IF_ERROR(chooseOptions(request, config, variables, inputs));
+  std::vector<std::string> command = {
+      compiler, text, "--estimate",
+      "--micro-batch=" + std::to_string(config.train.microBatch)};
+  command.insert(command.end(), inputs.options.begin(), inputs.options.end());
+  NSA_ASSIGN_OR_RETURN(std::string said, runProgram(command));
+  Result<Estimate> estimate = readEstimate(said);
+  if (estimate)
+    estimate->target = inputs.options[0].substr(std::strlen("--target="));
+  return estimate;
+}
+
+Result<Estimate> nsa::estimateConfig(const CompileRequest &request,
+                                     const RunConfig &config,
+                                     const Variables &variables) {
+  std::vector<std::string> command;
+  NSA_ASSIGN_OR_RETURN(std::string model,
+                       makeModel(request, variables, command));
+  std::string text = fs::temp_directory_path() /
+                     ("nsa-" + std::to_string(::getpid()) + ".mlir");
+  NSA_RETURN_IF_ERROR(writeFileAtomically(text, model));
+  Result<Estimate> estimate = estimateModel(request, config, variables, text);
+  std::error_code ignored;
+  fs::remove(text, ignored);
+  return estimate;
+}
+
 Result<std::string> nsa::compileConfig(const CompileRequest &request,
                                        const RunConfig &config,
                                        const Variables &variables,
@@ -142,6 +181,11 @@ Result<std::string> nsa::compileConfig(const CompileRequest &request,
   std::string name = fs::path(request.config).stem();
   auto compile = [&](const std::string &text,
                      const std::string &artifact) -> Status {
+    if (request.memory)
+      NSA_RETURN_IF_ERROR(checkMemory(
+          config, double(request.memory), [&](const RunConfig &other) {
+            return estimateModel(request, other, variables, text);
+          }));
     auto start = std::chrono::steady_clock::now();
     std::vector<std::string> command = {*compiler, text, "-o", artifact};
     command.insert(command.end(), inputs.options.begin(), inputs.options.end());

@@ -12,6 +12,7 @@
 #include "lib/Support/Process.h"
 #include "nsa/Runtime/ArtifactCache.h"
 #include "runtime/Distributed/Ranks.h"
+#include "runtime/Train/Estimate.h"
 
 #include <string>
 #include <vector>
@@ -36,6 +37,10 @@ struct CompileRequest {
   std::vector<std::string> options;
   /// The GPU that runs the artefact, if it is not for the CPU.
   int gpu = 0;
+  /// The target, where it is not that of this machine.
+  std::string target;
+  /// Bytes that the artefact may plan; 0 allows any number.
+  uint64_t memory = 0;
 };
 
 /// The options of nsa-compile that give an artefact for a configuration:
@@ -52,8 +57,13 @@ Result<std::string> compileConfig(const CompileRequest &request,
                                   const Variables &variables,
                                   const ArtifactCache::Say &say);
 
-/// The same for all ranks: the first of each machine compiles, the others wait
-/// for it and use what it made.
+/// What the model of a configuration needs; makes no artefact.
+Result<Estimate> estimateConfig(const CompileRequest &request,
+                                const RunConfig &config,
+                                const Variables &variables);
+
+/// As compileConfig for all ranks: the first of each machine compiles, the
+/// others wait for it and use what it made.
 Result<std::string> compileForRanks(const CompileRequest &request,
                                     const RunConfig &config,
                                     const Variables &variables,

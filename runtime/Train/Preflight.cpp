@@ -142,23 +142,21 @@ static uint64_t machineMemory() {
   return bytes;
 }
 
-Status checkPlan(const Artifact &artifact, int gpu, int processes) {
+Result<uint64_t> deviceMemory(const RunConfig &config, int gpu, int processes) {
+  if (config.runtime.device != "cpu")
+    return cuda::GPU::memory(gpu);
+  return machineMemory() / uint64_t(processes);
+}
+
+Status checkPlan(const Artifact &artifact, uint64_t memory) {
   uint64_t planned = 0;
   for (const artifact::Segment *segment : *artifact->segments())
     planned += segment->size();
-  bool isCPU = artifact->target()->str() == artifact::cpuTarget;
-  Result<uint64_t> memory =
-      isCPU ? machineMemory() / uint64_t(processes) : cuda::GPU::memory(gpu);
-  if (!memory)
-    return Error{artifact.name() + ": " + memory.message()};
-  if (planned <= *memory)
+  if (planned <= memory)
     return {};
   return Error{artifact.name() + ": its plan takes " + grouped(planned) +
-               " bytes, " +
-               (isCPU ? "a process of this machine has " : "the GPU has ") +
-               grouped(*memory) +
-               " (a smaller train.micro_batch needs less, and so does "
-               "runtime.gradient_checkpointing)"};
+               " bytes, there are " + grouped(memory) +
+               " (nsa-train --estimate says what others take)"};
 }
 
 } // namespace nsa

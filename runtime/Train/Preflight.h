@@ -50,9 +50,12 @@ Result<FoundCheckpoint> findResume(const std::string &resume,
                                    const RunConfig &config,
                                    const CheckpointFilter &matches);
 
-/// Compares what an artefact plans with the memory of its device: GPU number
-/// `gpu`, or the share of the machine's that one of `processes` has.
-Status checkPlan(const Artifact &artifact, int gpu, int processes);
+/// Bytes of the memory of a device: of GPU number `gpu`, or the share of the
+/// machine's that one of `processes` has.
+Result<uint64_t> deviceMemory(const RunConfig &config, int gpu, int processes);
+
+/// Refuses an artefact that plans more than `memory` bytes.
+Status checkPlan(const Artifact &artifact, uint64_t memory);
 
 } // namespace nsa
 

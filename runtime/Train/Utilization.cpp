@@ -25,7 +25,8 @@ std::optional<double> nsa::findPeakFlops(std::string_view gpu) {
       {"A30", 165e12},         {"A10G", 70e12},        {"A10", 125e12},
       {"RTX A6000", 154.8e12}, {"L40S", 362e12},       {"L40", 181e12},
       {"L4", 121e12},          {"RTX 4090", 165.2e12}, {"RTX 3090 Ti", 80e12},
-      {"RTX 3090", 71e12}};
+      {"RTX 3090", 71e12},     {"sm_90a", 989e12},     {"sm_90", 989e12},
+      {"sm_89", 165.2e12},     {"sm_86", 71e12},       {"sm_80", 312e12}};
   for (const auto &[name, flops] : peaks)
     if (hasWords(gpu, name))
       return flops;

@@ -19,8 +19,9 @@
 namespace nsa {
 
 /// Operations per second of a GPU's tensor cores on dense 16-bit operands with
-/// fp32 sums, as NVIDIA's data sheets say, by the name that the driver gives;
-/// nothing for one that the table does not have.
+/// fp32 sums, as NVIDIA's data sheets say, by the name that the driver gives,
+/// or of the usual card of a target such as sm_90a; nothing for one that the
+/// table does not have.
 std::optional<double> findPeakFlops(std::string_view gpu);
 
 /// Of the steps of a rank.

@@ -90,9 +90,21 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                  "Run configuration (YAML) of a compiled model");
   app.add_option("--data", line.data,
                  "Folder of token shards (nsa-data), or .bin files of llm.c or "
-                 "Megatron; several are mixed (repeatable)")
-      ->required()
+                 "Megatron; several are mixed (repeatable); needed unless "
+                 "--estimate is given")
       ->allow_extra_args(false);
+  CLI::Option *estimate = app.add_flag(
+      "--estimate", line.estimate,
+      "Print parameters, memory and, for a GPU, time of the run, and train "
+      "nothing; needs neither data nor the GPU");
+  app.add_option("--ranks", line.ranks,
+                 "With --estimate: how many share the batch")
+      ->check(between(1, 1 << 20))
+      ->needs(estimate);
+  app.add_option("--target", line.target,
+                 "With --estimate: the kind of machine, cpu or a GPU such as "
+                 "sm_90a [this machine]")
+      ->needs(estimate);
   app.add_option("--data-weights", line.dataWeights,
                  "Shares of the samples that the sources have, as 0.7,0.3 "
                  "[their tokens]")
@@ -191,6 +203,8 @@ static Status checkBeginning(const TrainOptions &train) {
 
 /// Checks the options of a configuration, or of an artefact.
 static Status checkModel(CommandLine &line) {
+  if (line.data.empty() && !line.estimate)
+    return Error{"--data is required"};
   if (namesConfiguration(line.model)) {
     if (line.given.count("--config"))
       return Error{"--config " + line.config +
@@ -200,6 +214,11 @@ static Status checkModel(CommandLine &line) {
     line.config = line.model;
     return {};
   }
+  if (line.estimate)
+    return Error{
+        "--estimate is of a configuration; nsa-dump --memory says what "
+        "the compiled model " +
+        line.model + " takes"};
   if (!line.given.count("--config"))
     return Error{"the compiled model " + line.model +
                  " needs --config, its run configuration"};

@@ -39,6 +39,10 @@ struct CommandLine {
   bool checkFinite = false;
   /// Steps to profile; 0 for none.
   int64_t profileSteps = 0;
+  /// Whether to print what a run of `ranks` on `target` takes, in its place.
+  bool estimate = false;
+  int64_t ranks = 1;
+  std::string target;
   /// Ranks to start; 0 to be a rank.
   int numRanks = 0;
   int maxRestarts = 0;

@@ -263,10 +263,9 @@ static Result<Artifact> openArtifact(const CommandLine &line,
   return artifact;
 }
 
-/// Compiles a stage of the configuration, which has its values, or finds what
-/// was compiled before.
-static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
-                                     size_t stage, Ranks &ranks) {
+/// What is compiled for a stage of the configuration, which has its values.
+static CompileRequest requestStage(const CommandLine &line,
+                                   const RunConfig &config, size_t stage) {
   CompileRequest request;
   request.config = line.config;
   request.overrides = line.overrides();
@@ -275,7 +274,17 @@ static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
   request.options.push_back(
       context > 0 ? "sample-context=" + std::to_string(context) : "no-forward");
   request.stage = stage;
+  return request;
+}
+
+/// Compiles a stage of the configuration, which has its values, or finds what
+/// was compiled before.
+static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
+                                     size_t stage, Ranks &ranks) {
+  CompileRequest request = requestStage(line, config, stage);
   request.gpu = gpuOf(line, ranks);
+  NSA_ASSIGN_OR_RETURN(request.memory,
+                       deviceMemory(config, request.gpu, ranks.localSize()));
   auto say = [](const std::string &text) {
     std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
   };
@@ -285,7 +294,7 @@ static Result<Artifact> compileStage(CommandLine &line, const RunConfig &config,
   Result<Artifact> artifact = openArtifact(line, config);
   if (!artifact)
     return artifact;
-  NSA_RETURN_IF_ERROR(checkPlan(*artifact, request.gpu, ranks.localSize()));
+  NSA_RETURN_IF_ERROR(checkPlan(*artifact, request.memory));
   return artifact;
 }
 
@@ -486,6 +495,32 @@ static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
   return end;
 }
 
+/// Prints what the run would take.
+static int printCost(const CommandLine &line) {
+  Result<RunConfig> config = loadConfig(line.config, line.overrides());
+  if (!config)
+    return fail(config.message());
+  std::vector<Estimate> stages;
+  do {
+    RunConfig now = withStage(*config, stages.size());
+    CompileRequest request = requestStage(line, now, stages.size());
+    request.gpu = std::max(line.gpu, 0);
+    request.target = line.target;
+    Result<Estimate> estimate = estimateConfig(request, now, readVariable);
+    if (!estimate)
+      return fail(estimate.message() +
+                  (line.target.empty() && config->runtime.device != "cpu"
+                       ? "; --target=sm_90a, say, needs none"
+                       : ""));
+    stages.push_back(*estimate);
+  } while (stages.size() < config->stages.size());
+  Result<std::string> text = describeCost(*config, line.ranks, stages);
+  if (!text)
+    return fail(text.message());
+  std::printf("%s", text->c_str());
+  return 0;
+}
+
 static int train(CommandLine &line) {
   // Until the run begins there is nothing to save.
   SignalScope signals(exitInterrupted);
@@ -534,6 +569,8 @@ static int runMain(int argc, char **argv) {
     return *code;
   if (Status status = checkLaunch(line); !status)
     return fail(status.message());
+  if (line.estimate)
+    return printCost(line);
   if (line.numRanks > 0)
     return launchRanks(line, argc, argv);
   std::string command;

@@ -191,6 +191,8 @@ struct CompileReport {
   /// commands needs less.
   uint64_t liveBytes = 0;
   uint64_t workspaceBytes = 0;
+  /// Elements of all parameters.
+  uint64_t parameters = 0;
   /// `persistentBytes` by kind.
   PersistentMemory persistent;
   /// One for each entry with activations.
@@ -216,7 +218,8 @@ std::vector<LayerCommands> countLayerCommands(const CompileReport &report);
 std::string formatCommands(const CompileReport &report);
 
 /// The memory of a report, human-readable: by segment and kind, the sum, and
-/// the peak of each entry beside the lower bound.
+/// the peak of each entry beside the lower bound, with its flops. nsa-train
+/// reads it.
 std::string formatMemory(const CompileReport &report);
 
 /// An artefact in memory.

@@ -14,6 +14,7 @@ TEST(Utilization, GPUNames_FindTheirPeaks) {
   EXPECT_EQ(findPeakFlops("NVIDIA H100 80GB HBM3, CUDA 12.8"), 989e12);
   EXPECT_EQ(findPeakFlops("NVIDIA H100 PCIe, CUDA 12.8"), 756e12);
   EXPECT_EQ(findPeakFlops("NVIDIA H200"), 989e12);
+  EXPECT_EQ(findPeakFlops("sm_90a"), 989e12);
   EXPECT_EQ(findPeakFlops("NVIDIA A100-SXM4-80GB"), 312e12);
   EXPECT_EQ(findPeakFlops("NVIDIA L40S"), 362e12);
   EXPECT_EQ(findPeakFlops("NVIDIA GeForce RTX 3090 Ti"), 80e12);
