@@ -19,7 +19,7 @@ import sys
 
 COLORS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2"]
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 80, 12, 12, 40
 # A line is drawn through the means of at most as many parts, and a map has at most
 # as many columns.
 MOST_POINTS = 400
@@ -27,8 +27,11 @@ MOST_COLUMNS = 80
 BRANCHES = ("compressed", "selected", "window")
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1360px; margin: 2em auto; padding: 0 1em; color: #222; }
-figure { display: inline-block; margin: 0 1em 1.5em 0; vertical-align: top; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1em; color: #222;
+  display: grid; grid-template-columns: repeat(auto-fill, minmax(min(500px, 100%), 1fr)); gap: 0 1.5em; justify-items: start; }
+body > :not(figure) { grid-column: 1 / -1; max-width: 100%; }
+figure { margin: 0 0 1.5em 0; width: 100%; }
+figure > svg { width: 100%; height: auto; }
 figcaption { font-weight: 600; }
 table { border-collapse: collapse; margin-bottom: 1.5em; }
 td, th { padding: 0.2em 0.8em; border-bottom: 1px solid #ddd; text-align: right; font-variant-numeric: tabular-nums; }
@@ -160,12 +163,19 @@ def short(value):
     return f"{value:.4g}"
 
 
+def axes(across, up):
+    """What the numbers below and beside a picture count."""
+    middle = (HEIGHT - BOTTOM + TOP) / 2
+    return (f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(across)}</text>'
+            f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{html.escape(up)}</text>')
+
+
 def figure(title, svg):
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{''.join(svg)}</figure>"
 
 
-def chart(title, unit, lines, doubling=False):
-    """A figure of `lines`, each (name, colour, points, dashed). With `doubling`, steps across are factors."""
+def chart(title, across, up, lines, doubling=False):
+    """A figure of `lines`, each (name, colour, points, dashed), over units of both axes. With `doubling`, steps across are factors."""
     lines = [(name, color, thin(points), dashed) for name, color, points, dashed in lines]
     lines = [line for line in lines if line[2]]
     if not lines:
@@ -181,11 +191,10 @@ def chart(title, unit, lines, doubling=False):
 
     def place(x, y):
         if doubling:
-            across = math.log(x / first) / (math.log(last / first) or 1)
+            part = math.log(x / first) / (math.log(last / first) or 1)
         else:
-            across = (x - first) / (last - first or 1)
-        up = (y - low) / (high - low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+            part = (x - first) / (last - first or 1)
+        return LEFT + part * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - (y - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     out = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">']
     for y in ticks(low, high):
@@ -195,7 +204,7 @@ def chart(title, unit, lines, doubling=False):
     for x in sorted(set(xs)) if doubling else ticks(first, last):
         at, _ = place(x, low)
         out.append(f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{short(x)}</text>')
-    out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(unit)}</text>')
+    out.append(axes(across, up))
     for _, color, points, dashed in lines:
         path = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in points)
         dash = ' stroke-dasharray="5 4"' if dashed else ""
@@ -218,8 +227,8 @@ def legend(lines):
         for (name, color), dashed in named.items()) + "</div>"
 
 
-def heat_map(title, columns, rows):
-    """A figure of numbers: `rows` of them, the first one below, each as long as `columns`, which are tokens."""
+def heat_map(title, columns, rows, layers):
+    """A figure of numbers: `rows` of them, each of a layer and as long as `columns`, which are tokens; the first one below."""
     stride = math.ceil(len(columns) / MOST_COLUMNS) or 1
     columns, rows = columns[::stride], [row[::stride] for row in rows]
     cells = [value for row in rows for value in row]
@@ -239,7 +248,7 @@ def heat_map(title, columns, rows):
         y = HEIGHT - BOTTOM - (i + 1) * height
         out += [rectangle(LEFT + j * width, y, width + 0.2, height + 0.2, value) for j, value in enumerate(row)]
         if len(rows) <= 16 or i % 4 == 0:
-            out.append(f'<text x="{LEFT - 6}" y="{y + height / 2 + 4:.1f}" text-anchor="end">{i}</text>')
+            out.append(f'<text x="{LEFT - 6}" y="{y + height / 2 + 4:.1f}" text-anchor="end">{layers[i]}</text>')
     for j in range(0, len(columns), math.ceil(len(columns) / 5)):
         out.append(f'<text x="{LEFT + (j + 0.5) * width:.1f}" y="{HEIGHT - BOTTOM + 16}" '
                    f'text-anchor="middle">{short(columns[j])}</text>')
@@ -248,8 +257,7 @@ def heat_map(title, columns, rows):
         out.append(rectangle(WIDTH - 62, y, 14, (HEIGHT - TOP - BOTTOM) / 20 + 0.2, low + (high - low) * (i + 0.5) / 20))
     for value, y in ((low, HEIGHT - BOTTOM), (high, TOP + 10)):
         out.append(f'<text x="{WIDTH - 44}" y="{y}">{value:.3g}</text>')
-    out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">tokens; up: layers</text></svg>')
-    return figure(title, out)
+    return figure(title, [*out, axes("tokens", "layer"), "</svg>"])
 
 
 def training_charts(runs):
@@ -266,14 +274,14 @@ def training_charts(runs):
     def minutes_at(run, step):
         return dict(zip(run.steps, run.minutes())).get(step, math.nan)
 
-    yield chart("Loss", "tokens", lines(Run.tokens, "loss") + validation(Run.tokens_at))
-    yield chart("Loss", "minutes in steps", lines(Run.minutes, "loss") + validation(minutes_at))
-    yield chart("Learning rate", "tokens", lines(Run.tokens, "lr"))
-    yield chart("Norm of the gradients", "tokens", lines(Run.tokens, "grad_norm"))
-    yield chart("Throughput, tokens/s", "tokens", lines(Run.tokens, "toks_per_s"))
-    yield chart("Loss by position in the window", "position, up to",
+    yield chart("Loss", "tokens", "nats per token", lines(Run.tokens, "loss") + validation(Run.tokens_at))
+    yield chart("Loss", "minutes in steps", "nats per token", lines(Run.minutes, "loss") + validation(minutes_at))
+    yield chart("Learning rate", "tokens", "learning rate", lines(Run.tokens, "lr"))
+    yield chart("Norm of the gradients", "tokens", "norm", lines(Run.tokens, "grad_norm"))
+    yield chart("Throughput", "tokens", "tokens/s", lines(Run.tokens, "toks_per_s"))
+    yield chart("Loss by position in the window", "position in tokens, up to", "nats per token",
                 [line for run, color in runs for line in position_lines(run, color)], doubling=True)
-    yield chart("Held-out loss at the length of the stage before", "tokens",
+    yield chart("Held-out loss at the length of the stage before", "tokens", "nats per token",
                 [line for run, color in runs for line in switch_lines(run, color)])
 
 
@@ -302,9 +310,9 @@ def attention_charts(runs):
             points = [(run.tokens_at(record["step"]), record.get(key, math.nan)) for record in run.heartbeats]
             return name, COLORS[number], points, False
 
-        yield chart(f"Mean gates of {run.name}", "tokens",
+        yield chart(f"Mean gates of {run.name}", "tokens", "gate, 0 to 1",
                     [line(i, name, f"gate_{name}") for i, name in enumerate(BRANCHES)])
-        yield chart(f"Selection of {run.name}, blocks", "tokens",
+        yield chart(f"Selection of {run.name}", "tokens", "blocks",
                     [line(0, "distance", "sel_k_distance"), line(1, "selected", "sel_k_mean"),
                      line(2, "distinct", "sel_k_distinct")])
         yield from layer_charts(run)
@@ -314,28 +322,32 @@ def layer_charts(run):
     """Gates and selection by layer, as evaluations found them."""
     gates, selections = run.held_out("gates"), run.held_out("selections")
 
+    def layers_of(record, key):
+        """Numbers of layers in the model; earlier versions counted those of a kind."""
+        return record.get("layers", range(len(record[key])))
+
     def by_layer(records, key, value):
         """A line of the last evaluation, and dashed of the first."""
         lines = []
         for record, dashed in ((records[-1], False), (records[0], True)):
-            lines.append((list(enumerate(map(value, record[key]))), dashed))
+            lines.append((list(zip(layers_of(record, key), map(value, record[key]))), dashed))
         return lines
 
     def tokens(records):
         return [run.tokens_at(record["step"]) for record in records]
 
     if gates:
-        yield chart(f"Gates of {run.name} by layer (dashed: the first evaluation)", "layer",
+        yield chart(f"Gates of {run.name} by layer (dashed: the first evaluation)", "layer", "gate, 0 to 1",
                     [(name, COLORS[i], points, dashed) for i, name in enumerate(BRANCHES)
                      for points, dashed in by_layer(gates, "gates", lambda layer: layer[i])])
         for i, name in enumerate(BRANCHES):
             rows = [[record["gates"][layer][i] for record in gates] for layer in range(len(gates[-1]["gates"]))]
-            yield heat_map(f"Gate of the {name} branch of {run.name}", tokens(gates), rows)
+            yield heat_map(f"Gate of the {name} branch of {run.name}", tokens(gates), rows, layers_of(gates[-1], "gates"))
     if selections:
-        yield chart(f"Selection of {run.name} by layer: distance, blocks (dashed: the first evaluation)", "layer",
+        yield chart(f"Selection of {run.name} by layer: distance (dashed: the first evaluation)", "layer", "blocks",
                     [("distance", COLORS[0], *line) for line in by_layer(selections, "selections", lambda s: s[1])])
         # One query's blocks of those that the queries of its block select together: 1 if all select the same.
-        yield chart(f"Selection of {run.name} by layer: overlap of the queries of a block (dashed: the first evaluation)", "layer",
+        yield chart(f"Selection of {run.name} by layer: overlap of the queries of a block (dashed: the first evaluation)", "layer", "part",
                     [("overlap", COLORS[1], *line)
                      for line in by_layer(selections, "selections", lambda s: s[0] / s[2] if s[2] else math.nan)])
 

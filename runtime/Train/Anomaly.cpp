@@ -52,15 +52,13 @@ std::vector<Anomaly> AnomalyMonitor::update(const StepRecord &record) {
                  shortest(median) + " tokens/s or less, the fastest " +
                  shortest(fastest));
   }
-  for (size_t layer = 0; layer < record.attention.gates.size(); ++layer) {
-    const GateStatistics &gates = record.attention.gates[layer];
+  for (const GateStatistics &gates : record.attention.gates)
     if (gates.entropy < lowestEntropy || gates.sum() < lowestGateSum)
       report(found, AnomalyKind::GateCollapse,
-             "the gates of layer " + std::to_string(layer) +
+             "the gates of layer " + std::to_string(gates.layer) +
                  " have the means " + shortest(gates.compressed) + ", " +
                  shortest(gates.selected) + ", " + shortest(gates.window) +
                  " and the entropy " + shortest(gates.entropy));
-  }
   return found;
 }
 

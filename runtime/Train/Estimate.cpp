@@ -100,9 +100,10 @@ Status nsa::checkMemory(const RunConfig &config, double memory,
 /// ones 0.27 to 0.39 in models 768 wide, 0.47 in one of 2,048.
 static Result<double> findMeasuredPart(const RunConfig &config) {
   NSA_ASSIGN_OR_RETURN(std::vector<LayerKind> layers, getLayerKinds(config));
-  bool dense = std::all_of(
-      layers.begin(), layers.end(),
-      [](const LayerKind &layer) { return layer.attention == "dense"; });
+  bool dense =
+      std::all_of(layers.begin(), layers.end(), [](const LayerKind &layer) {
+        return layer.attention == "dense";
+      });
   return dense ? 0.52 : config.model.dim >= 2048 ? 0.47 : 0.34;
 }
 

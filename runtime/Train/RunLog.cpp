@@ -102,9 +102,8 @@ eventValues(const StepRecord &record) {
     values.emplace_back("train/loss_scale", record.lossScale);
   for (const auto &[name, value] : record.attention.summary())
     values.emplace_back("attention/" + name, value);
-  for (size_t layer = 0; layer < record.attention.gates.size(); ++layer) {
-    const GateStatistics &gates = record.attention.gates[layer];
-    std::string place = "gates/" + std::to_string(layer);
+  for (const GateStatistics &gates : record.attention.gates) {
+    std::string place = "gates/" + std::to_string(gates.layer);
     values.emplace_back(place + "/compressed", gates.compressed);
     values.emplace_back(place + "/selected", gates.selected);
     values.emplace_back(place + "/window", gates.window);
@@ -159,11 +158,14 @@ Status RunLog::validation(int64_t step, double loss) {
                            {{"val/loss", loss}, {"val/ppl", std::exp(loss)}}));
 }
 
-/// Of each layer, what its gates and its selection do.
+/// Of each layer that has them, its number and what its gates and its selection
+/// do.
 static void addLayers(const AttentionStatistics &attention, Json &entry) {
-  for (const GateStatistics &gates : attention.gates)
+  for (const GateStatistics &gates : attention.gates) {
+    entry["layers"].push_back(gates.layer);
     entry["gates"].push_back(
         {gates.compressed, gates.selected, gates.window, gates.entropy});
+  }
   for (const SelectionStatistics &selected : attention.selections)
     entry["selections"].push_back(
         {selected.mean, selected.distance, selected.distinct});

@@ -3,6 +3,7 @@
 #include "runtime/Train/Statistics.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace nsa {
 
@@ -16,7 +17,7 @@ Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
   struct Kind {
     const char *suffix;
     uint64_t numbers;
-    std::vector<const float *> &found;
+    std::vector<std::pair<int64_t, const float *>> &found;
   } kinds[] = {{".gate.statistics", 4, binding.gates},
                {".selected.statistics", 3, binding.selections}};
   for (const TensorView &tensor : model.tensors())
@@ -30,17 +31,20 @@ Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
                      std::to_string(tensor.elements()) +
                      " elements, expected " + std::to_string(kind.numbers) +
                      " of f32"};
-      kind.found.push_back(tensor.as<const float>());
+      // A model that names its layers otherwise has them counted.
+      long long layer = (long long)kind.found.size();
+      std::sscanf(tensor.name.c_str(), "layers.%lld.", &layer);
+      kind.found.emplace_back(layer, tensor.as<const float>());
     }
   return binding;
 }
 
 AttentionStatistics StatisticsBinding::read() const {
   AttentionStatistics statistics;
-  for (const float *x : gates)
-    statistics.gates.push_back({x[0], x[1], x[2], x[3]});
-  for (const float *x : selections)
-    statistics.selections.push_back({x[0], x[1], x[2]});
+  for (auto [layer, x] : gates)
+    statistics.gates.push_back({x[0], x[1], x[2], x[3], layer});
+  for (auto [layer, x] : selections)
+    statistics.selections.push_back({x[0], x[1], x[2], layer});
   return statistics;
 }
 

@@ -22,6 +22,8 @@ struct GateStatistics {
   /// Of a token's gates, divided by their sum; log 3 = 1.0986 where all three
   /// are equal.
   double entropy = 0;
+  /// The number that the layer has in the model, from 0.
+  int64_t layer = 0;
 
   double sum() const { return compressed + selected + window; }
 };
@@ -33,6 +35,7 @@ struct SelectionStatistics {
   double distance = 0;
   /// Different blocks that the queries of one block select.
   double distinct = 0;
+  int64_t layer = 0;
 };
 
 /// One entry per layer that has the branch.
@@ -60,7 +63,8 @@ public:
   AttentionStatistics read() const;
 
 private:
-  std::vector<const float *> gates, selections;
+  /// By the numbers of their layers.
+  std::vector<std::pair<int64_t, const float *>> gates, selections;
 };
 
 } // namespace nsa

@@ -69,10 +69,10 @@ TEST(Anomaly, Throughput_IsComparedWithTheFastestSteps) {
 TEST(Anomaly, Gates_CollapseOnOneBranchOrShut) {
   AnomalyMonitor one, shut;
   StepRecord record = healthy(1);
-  record.attention.gates[1] = {0.001, 0.002, 0.99, 0.02};
+  record.attention.gates[1] = {0.001, 0.002, 0.99, 0.02, /*layer=*/7};
   std::vector<Anomaly> found = one.update(record);
   ASSERT_EQ(names(found), Names({"gate_collapse"}));
-  EXPECT_EQ(found[0].text, "the gates of layer 1 have the means 0.001, 0.002, "
+  EXPECT_EQ(found[0].text, "the gates of layer 7 have the means 0.001, 0.002, "
                            "0.99 and the entropy 0.02");
   record.attention.gates[1] = {0.001, 0.001, 0.001, 1.09};
   EXPECT_EQ(names(shut.update(record)), Names({"gate_collapse"}));

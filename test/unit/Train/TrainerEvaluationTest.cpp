@@ -114,6 +114,7 @@ TEST_F(TrainerEvaluationTest, Positions_ShareTheLossOfTheirWindows) {
   EXPECT_EQ(all[1]["msg"], "final");
   for (const nlohmann::json &record : all) {
     ASSERT_EQ(record["positions"].size(), 3u);
+    EXPECT_EQ(record["layers"], nlohmann::json::array({0}));
     EXPECT_EQ(record["gates"][0][2], double(0.3f));
     EXPECT_EQ(record["selections"][0][2], 4);
     int64_t targets = 0, ends[] = {64, 128, 200};
