@@ -2,7 +2,7 @@
 
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
-#include "runtime/Data/TokenStream.h"
+#include "runtime/Data/Tokenizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -51,6 +51,18 @@ static std::string describeTokens(const Manifest &manifest) {
              : "of the tokenizer " + toHex(manifest.tokenizer.hash);
 }
 
+/// Whether tokens of both stand for the same.
+static Result<bool> haveSameTokens(const Dataset &mixture,
+                                   const Dataset &source) {
+  const FileInfo &own = mixture.manifest.tokenizer;
+  const FileInfo &other = source.manifest.tokenizer;
+  if (own.file.empty() || other.file.empty() || own.hash == other.hash)
+    return describeTokens(mixture.manifest) == describeTokens(source.manifest);
+  NSA_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                       Tokenizer::load(mixture.directory + "/" + own.file));
+  return tokenizer.hasIdsOf(source.directory + "/" + other.file, other.hash);
+}
+
 /// Merges the splits of manifests.
 static void append(SplitInfo &split, const SplitInfo &other) {
   split.tokens += other.tokens;
@@ -65,7 +77,8 @@ static void append(SplitInfo &split, const SplitInfo &other) {
 static Status append(Dataset &mixture, Dataset source) {
   Manifest &all = mixture.manifest;
   const Manifest &next = source.manifest;
-  if (describeTokens(all) != describeTokens(next))
+  NSA_ASSIGN_OR_RETURN(bool same, haveSameTokens(mixture, source));
+  if (!same)
     return Error{"other tokens in one mixture: those in '" + mixture.directory +
                  "' are " + describeTokens(all) + ", those in '" +
                  source.directory + "' " + describeTokens(next)};

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace nsa {
@@ -216,12 +218,18 @@ static std::pair<bool, std::string> readChanges(const Json &root) {
   return {isBlankInFront, changes};
 }
 
-static int64_t findEnd(const Json &root) {
-  std::unordered_map<std::string, int64_t> ids;
+using Ids = std::map<std::string, int64_t>;
+
+static Ids readIds(const Json &root) {
+  Ids ids;
   for (const auto &[token, id] : readEntries(root.at("model").at("vocab")))
     ids[token] = id;
   for (const Json &added : root.value("added_tokens", Json::array()))
     ids[added.at("content").get<std::string>()] = readInteger(added.at("id"));
+  return ids;
+}
+
+static int64_t findEnd(const Ids &ids) {
   // In the order of nsa.data.
   for (const char *name :
        {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "</s>", "<eos>"})
@@ -245,7 +253,9 @@ Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
                                 /*mostNames=*/maxVocabulary);
     tokenizer.table = readTable(root);
     std::tie(tokenizer.blankInFront, tokenizer.textChanges) = readChanges(root);
-    tokenizer.end = findEnd(root);
+    Ids ids = readIds(root);
+    tokenizer.end = findEnd(ids);
+    tokenizer.idsHash = hashBytes(jsonText(Json(ids)));
   } catch (const std::exception &error) {
     return Error{"'" + name +
                  "' is no tokenizer to train with: " + oneLine(error.what())};
@@ -262,11 +272,20 @@ Result<Tokenizer> Tokenizer::load(const std::string &path) {
   return text ? parse(std::move(*text), path) : text.takeError();
 }
 
+bool Tokenizer::hasIdsOf(const std::string &path, uint64_t fileHash) const {
+  if (fileHash == sourceHash)
+    return true;
+  if (fileHash == 0 || sourceHash == 0)
+    return false;
+  Result<Tokenizer> other = load(path);
+  return other && other->idsHash == idsHash;
+}
+
 Result<int64_t> findEndOfText(const std::string &path) {
   NSA_ASSIGN_OR_RETURN(std::string text, readFile(path));
   try {
-    return findEnd(parseJson<Json>(text.begin(), text.end(),
-                                   /*mostNames=*/maxVocabulary));
+    return findEnd(readIds(parseJson<Json>(text.begin(), text.end(),
+                                           /*mostNames=*/maxVocabulary)));
   } catch (const std::exception &error) {
     return Error{"'" + path + "' is no tokenizer: " + oneLine(error.what())};
   }
@@ -314,7 +333,8 @@ static Result<std::optional<Tokenizer>> openNamed(const Dataset &data,
   if (!named)
     return Error{"data.tokenizer: " + named.message()};
   if (!manifest.tokenizer.file.empty() &&
-      manifest.tokenizer.hash != named->hash())
+      !named->hasIdsOf(data.directory + "/" + manifest.tokenizer.file,
+                       manifest.tokenizer.hash))
     return Error{"data.tokenizer: '" + path + "' has hash " +
                  toHex(named->hash()) + ", the tokens in '" + data.directory +
                  "' were made by a tokenizer with hash " +

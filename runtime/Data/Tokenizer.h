@@ -15,7 +15,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace nsa {
@@ -57,11 +56,18 @@ public:
   const std::string &text() const { return source; }
   uint64_t hash() const { return sourceHash; }
 
+  /// Whether the tokenizer.json at `path`, whose hash is `fileHash`, gives
+  /// every token the id that this one gives it: files may differ in their
+  /// layout, and in what no id depends on. One that cannot be read does not.
+  bool hasIdsOf(const std::string &path, uint64_t fileHash) const;
+
 private:
   Tokenizer() = default;
 
   std::string source;
   uint64_t sourceHash = 0;
+  /// Of tokens and their ids.
+  uint64_t idsHash = 0;
   int64_t end = -1;
   std::vector<std::string> table;
   bool blankInFront = false;

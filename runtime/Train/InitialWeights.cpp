@@ -83,23 +83,26 @@ static Status checkParameters(const SafetensorsFile &saved, const Model &model,
 
 Result<InitialWeights> findInitialWeights(const std::string &from,
                                           const RunConfig &config,
-                                          uint64_t tokenizerHash) {
+                                          const Tokenizer *tokenizer) {
   Result<InitialWeights> weights = findWeights(from, config);
-  bool isKnown = weights && weights->tokenizerHash && tokenizerHash;
-  if (isKnown && weights->tokenizerHash != tokenizerHash)
+  bool isKnown =
+      weights && weights->tokenizerHash && tokenizer && tokenizer->hash();
+  if (isKnown &&
+      !tokenizer->hasIdsOf(
+          (fs::path(weights->file).parent_path() / tokenizerFile).string(),
+          weights->tokenizerHash))
     return Error{"cannot begin with the weights of '" + weights->file +
                  "': their tokens were made by the tokenizer " +
                  toHex(weights->tokenizerHash) + ", those of the data by " +
-                 toHex(tokenizerHash)};
+                 toHex(tokenizer->hash())};
   return weights;
 }
 
 Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
                                           const RunConfig &config, bool partial,
-                                          uint64_t tokenizerHash) {
-  Result<InitialWeights> located =
-      findInitialWeights(from, config, tokenizerHash);
+                                          const Tokenizer *tokenizer) {
+  Result<InitialWeights> located = findInitialWeights(from, config, tokenizer);
   if (!located)
     return located;
   InitialWeights weights = std::move(*located);

@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_INITIALWEIGHTS_H
 
 #include "lib/Support/Config.h"
+#include "runtime/Data/Tokenizer.h"
 #include "runtime/Train/Model.h"
 
 #include <string>
@@ -23,11 +24,11 @@ struct InitialWeights {
 };
 
 /// The file that `from` means, as loadInitialWeights takes it: verified where
-/// it has a hash, and of a checkpoint whose tokens were not made by another
-/// tokenizer than this one, where both are known (not 0).
+/// it has a hash, and of a checkpoint whose tokens have the ids that this
+/// tokenizer gives them, where both are known.
 Result<InitialWeights> findInitialWeights(const std::string &from,
                                           const RunConfig &config,
-                                          uint64_t tokenizerHash);
+                                          const Tokenizer *tokenizer);
 
 /// Copies the parameters of `from`, a checkpoint, a run directory (its latest
 /// checkpoint) or a file of safetensors, into a model whose `init` has run:
@@ -39,7 +40,7 @@ Result<InitialWeights> findInitialWeights(const std::string &from,
 Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
                                           const RunConfig &config, bool partial,
-                                          uint64_t tokenizerHash = 0);
+                                          const Tokenizer *tokenizer = nullptr);
 
 } // namespace nsa
 

@@ -7,6 +7,7 @@
 #include "lib/Support/Text.h"
 #include "runtime/CUDA/GPU.h"
 #include "runtime/Data/Sampler.h"
+#include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/RunDirectory.h"
 
 #include <algorithm>
@@ -82,11 +83,15 @@ Result<std::vector<std::string>> checkResumable(const Checkpoint &checkpoint,
                  "': it belongs to data " + toHex(saved.dataDigest) +
                  ", this is " + toHex(request.dataDigest) +
                  " (--allow-changed-data goes on with other data)"};
-  if (saved.tokenizerHash != request.tokenizerHash)
+  uint64_t now = request.tokenizer ? request.tokenizer->hash() : 0;
+  if (saved.tokenizerHash != now &&
+      !(now && request.tokenizer->hasIdsOf(checkpoint.path + "/" +
+                                               nsa::checkpoint::tokenizerFile,
+                                           saved.tokenizerHash)))
     return Error{"cannot resume from '" + checkpoint.path +
                  "': its tokens were made by the tokenizer " +
                  toHex(saved.tokenizerHash) + ", those of the data by " +
-                 toHex(request.tokenizerHash)};
+                 toHex(now)};
   // At the last step there is a result to make, if it is not there.
   if (saved.step > config.train.steps ||
       (saved.step == config.train.steps && request.isFirst &&

@@ -28,7 +28,8 @@ Status checkWindows(const Dataset &data, const RunConfig &config);
 struct ResumeRequest {
   const RunConfig &config;
   uint64_t dataDigest = 0;
-  uint64_t tokenizerHash = 0;
+  /// That of the data; null if it is not known.
+  const Tokenizer *tokenizer = nullptr;
   bool allowChangedBatch = false, allowChangedData = false;
   /// Whether this is the rank that writes the run's result.
   bool isFirst = true;

@@ -128,9 +128,9 @@ Status RunSession::loadInitial() {
       status = Error{saved.message()};
   }
   if (status && !goesOn) {
-    Result<InitialWeights> weights =
-        loadInitialWeights(run.options.initFrom, run.model, run.config,
-                           run.options.initPartial, run.state.tokenizerHash);
+    Result<InitialWeights> weights = loadInitialWeights(
+        run.options.initFrom, run.model, run.config, run.options.initPartial,
+        run.tokenizer ? &*run.tokenizer : nullptr);
     if (weights) {
       run.state.history.initFrom = weights->file;
       run.state.history.initHash = weights->hash;
@@ -194,7 +194,8 @@ Status RunSession::resumeFrom(const std::string &folder,
   NSA_ASSIGN_OR_RETURN(
       std::vector<std::string> changes,
       checkResumable(checkpoint,
-                     {run.config, run.state.dataDigest, run.state.tokenizerHash,
+                     {run.config, run.state.dataDigest,
+                      run.tokenizer ? &*run.tokenizer : nullptr,
                       run.options.allowChangedBatch,
                       run.options.allowChangedData, run.ranks.isFirst()}));
   NSA_RETURN_IF_ERROR(guard.expectFiles(checkpoint));

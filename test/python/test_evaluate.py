@@ -10,7 +10,7 @@ import pytest
 import nsa
 from nsa.evaluate import __main__ as tool
 from nsa.evaluate import Scorer, _choices, _loss, choices, copying, loss, needle, recall
-from nsa._text import Text
+from nsa._text import Text, same_ids
 from programs import run_programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -101,6 +101,13 @@ def test_bytes_of_text_are_those_of_the_files(scorer, tmp_path):
         for longest in (512, 4):
             blind.longest = longest
             assert loss(blind, files=[tmp_path / "a.jsonl"])["bytes"] == sum(len(text.encode()) for text in texts)
+
+
+def test_tokenizers_of_equal_ids_are_one():
+    one = b'{"model": {"vocab": {"a": 0, "b": 1}}, "added_tokens": [{"id": 2, "content": "</s>"}]}'
+    other = b'{"version": "1", "model": {"vocab": {"b": 1, "a": 0, "</s>": 2}}}'
+    assert same_ids(one, other) and same_ids(b"", b"")
+    assert not same_ids(one, b'{"model": {"vocab": {"a": 1, "b": 0, "</s>": 2}}}') and not same_ids(one, b"")
 
 
 class Oracle(Scorer):

@@ -375,10 +375,11 @@ struct Start {
 
 /// Finds what the command line asks to go on from, which must be possible.
 static Result<Start> findStart(CommandLine &line, const RunConfig &config,
-                               const Dataset &data, uint64_t tokenizerHash) {
+                               const Dataset &data,
+                               const Tokenizer *tokenizer) {
   TrainOptions &train = line.train;
   Start start;
-  ResumeRequest request = {config, data.digest(), tokenizerHash,
+  ResumeRequest request = {config, data.digest(), tokenizer,
                            train.allowChangedBatch, train.allowChangedData};
   auto isOfThisRun = [&](const std::string &folder,
                          const TrainState &saved) -> Result<bool> {
@@ -395,7 +396,7 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
     if (train.initFrom.empty())
       return start;
     Result<InitialWeights> weights =
-        findInitialWeights(train.initFrom, config, tokenizerHash);
+        findInitialWeights(train.initFrom, config, tokenizer);
     return weights ? Result<Start>(start) : weights.takeError();
   }
   NSA_ASSIGN_OR_RETURN(FoundCheckpoint found,
@@ -426,17 +427,15 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
 /// Checks what can be known before anything is compiled.
 static Status checkBefore(const CommandLine &line, const RunConfig &config,
                           const Dataset &data, const Ranks &ranks,
-                          uint64_t &tokenizerHash) {
+                          std::optional<Tokenizer> &tokenizer) {
   for (const std::string &option : line.compileOptions)
     if (option.rfind("shard-optimizer=", 0) == 0 &&
         option.substr(16) != std::to_string(ranks.size()))
       return Error{"--compile-option " + option +
                    " is for as many ranks, not " +
                    std::to_string(ranks.size())};
-  NSA_ASSIGN_OR_RETURN(
-      std::optional<Tokenizer> tokenizer,
-      checkVocabulary(data, config.data.tokenizer, config.model.vocabSize));
-  tokenizerHash = tokenizer ? tokenizer->hash() : 0;
+  NSA_ASSIGN_OR_RETURN(tokenizer, checkVocabulary(data, config.data.tokenizer,
+                                                  config.model.vocabSize));
   return checkWindows(data, config);
 }
 
@@ -444,10 +443,11 @@ static Status checkBefore(const CommandLine &line, const RunConfig &config,
 static Result<Start> checkStart(CommandLine &line, const RunConfig &config,
                                 const Dataset &data, Ranks &ranks) {
   Start start;
-  uint64_t tokenizerHash = 0;
-  Status status = checkBefore(line, config, data, ranks, tokenizerHash);
+  std::optional<Tokenizer> tokenizer;
+  Status status = checkBefore(line, config, data, ranks, tokenizer);
   if (status && ranks.isFirst()) {
-    Result<Start> found = findStart(line, config, data, tokenizerHash);
+    Result<Start> found =
+        findStart(line, config, data, tokenizer ? &*tokenizer : nullptr);
     status = found ? Status() : Error{found.message()};
     if (found)
       start = *found;

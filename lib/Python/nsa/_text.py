@@ -98,12 +98,23 @@ def _read_end(checkpoint):
         return json.load(file).get("end_of_text")
 
 
-def _find_end(source, end):
-    """The id and the name of the token that ends documents: `end`, or as nsa.data finds it; None if there is none."""
+def _read_ids(source):
+    """{token: id} of a tokenizer.json."""
     settings = json.loads(source)
     vocabulary = settings["model"]["vocab"]
     ids = dict(vocabulary) if isinstance(vocabulary, dict) else {entry[0]: i for i, entry in enumerate(vocabulary)}
     ids.update((token["content"], token["id"]) for token in settings.get("added_tokens", []))
+    return ids
+
+
+def same_ids(one, other):
+    """Whether two tokenizer.json, as bytes, give the same tokens the same ids."""
+    return one == other or bool(one and other) and _read_ids(one) == _read_ids(other)
+
+
+def _find_end(source, end):
+    """The id and the name of the token that ends documents: `end`, or as nsa.data finds it; None if there is none."""
+    ids = _read_ids(source)
     if end is not None:
         return end, next((name for name, own in ids.items() if own == end), "")
     return next(((ids[name], name) for name in END_OF_TEXT if name in ids), (None, ""))

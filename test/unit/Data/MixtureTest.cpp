@@ -1,5 +1,6 @@
 //===- MixtureTest.cpp - several data sets as one -------------------------===//
 
+#include "lib/Support/Hash.h"
 #include "runtime/Data/Verifier.h"
 #include "test/unit/Data/CountingData.h"
 #include "test/unit/Expect.h"
@@ -83,6 +84,24 @@ TEST_F(Mixture, Order_IsAFunctionOfSeedAndSample) {
   EXPECT_NE(data.digest(), Dataset::openMixture({a, b}, {1, 2})->digest());
   EXPECT_EQ(Dataset::openMixture({a}, {})->digest(),
             Dataset::open(a)->digest());
+}
+
+TEST_F(Mixture, Tokenizers_OfEqualIdsAreOne) {
+  auto addWith = [&](const std::string &name, const std::string &tokenizer) {
+    std::string folder = add(name, 0, 100);
+    Manifest manifest = take(Manifest::load(folder));
+    dir.write(name + "/tokenizer.json", tokenizer);
+    manifest.tokenizer = {"tokenizer.json", hashBytes(tokenizer)};
+    EXPECT_TRUE(manifest.save(folder));
+    return folder;
+  };
+  std::string text = R"({"model": {"vocab": {"a": 0, "b": 1}},
+                         "decoder": {"type": "ByteLevel"}})";
+  std::string a = addWith("a", text), b = addWith("b", text + "\n");
+  EXPECT_EQ(messageFor({a, b}, {}), "");
+  text.replace(text.find("\"b\""), 3, "\"c\"");
+  EXPECT_TRUE(contains(messageFor({a, addWith("c", text)}, {}),
+                       "other tokens in one mixture"));
 }
 
 TEST_F(Mixture, WrongWeightsAndSources_AreErrors) {

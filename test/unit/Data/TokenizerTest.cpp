@@ -58,6 +58,23 @@ TEST(Tokenizer, Encode_TakesTheLongestToken) {
   EXPECT_EQ(*Tokenizer::ofBytes().encode("\xFF"), std::vector<int32_t>{255});
 }
 
+TEST(Tokenizer, Files_OfEqualIdsAreOneTokenizer) {
+  TempDir dir;
+  Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "t.json"));
+  auto isSame = [&](std::string text) {
+    dir.write("t.json", text);
+    return tokenizer.hasIdsOf(dir / "t.json", hashBytes(text));
+  };
+  std::string text = byteLevel;
+  EXPECT_TRUE(isSame(text));
+  EXPECT_TRUE(isSame(text + "\n"));
+  EXPECT_TRUE(isSame(R"({"version": "1.0", )" + text.substr(1)));
+  text.replace(text.find("<tool>"), 6, "<loot>");
+  EXPECT_FALSE(isSame(text));
+  EXPECT_FALSE(isSame("{}"));
+  EXPECT_FALSE(tokenizer.hasIdsOf(dir / "t.json", 0)) << "bytes";
+}
+
 TEST(Tokenizer, WrongFiles_AreErrors) {
   auto messageFor = [](const std::string &text) {
     Result<Tokenizer> tokenizer = Tokenizer::parse(text, "t.json");

@@ -7,6 +7,7 @@ import numpy
 
 from nsa._arguments import instance, optional, path, takes, text, whole
 from nsa._runtime import InputError
+from nsa._text import same_ids
 from nsa.data import Shards
 from nsa.data._arguments import paths
 from nsa.data._sources import list_units
@@ -54,7 +55,7 @@ class _Stream:
 def _open_shards(scorer, folder, split):
     shards = Shards(str(folder))
     check_vocabulary(scorer, shards.vocabulary, f"'{folder}'")
-    if shards.tokenizer and scorer.text.kind != "none" and shards.tokenizer != scorer.text.source:
+    if shards.tokenizer and scorer.text.kind != "none" and not same_ids(shards.tokenizer, scorer.text.source):
         other = "has another one" if scorer.text.kind == "tokenizer" else "was trained on bytes"
         raise InputError(f"'{folder}' has a tokenizer, and the checkpoint {other}")
     is_text = scorer.text.kind == "tokenizer" or (scorer.text.kind == "byte" and shards.kind == "text" and
