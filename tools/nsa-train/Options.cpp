@@ -4,11 +4,14 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Text.h"
 #include "runtime/Distributed/Token.h"
+#include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/CompileConfig.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 
 using namespace nsa;
 
@@ -135,6 +138,11 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_flag("--init-partial", line.train.initPartial,
                "With --init-from: take the parameters that both have, and "
                "leave the others");
+  app.add_flag("--fine-tune", line.fineTune,
+               "Of a run or checkpoint in place of the configuration: train "
+               "its weights on with its own, but for 1000 steps with a "
+               "learning rate of 2e-5, 30 steps of warm-up and linear decay; "
+               "--set changes these");
   app.add_option("--stop-after", line.train.stopAfter,
                  "Save and stop after this many steps of this process")
       ->check(atLeast(1));
@@ -201,8 +209,37 @@ static Status checkBeginning(const TrainOptions &train) {
   return {};
 }
 
+/// A run that begins with the weights of a run or checkpoint, and its
+/// configuration but for what suits weights that are trained already; --set
+/// says otherwise.
+static Status beginFineTuning(CommandLine &line) {
+  if (!std::filesystem::is_directory(line.model))
+    return Error{"--fine-tune begins with a run or a checkpoint, and " +
+                 quote(line.model) + " is no folder"};
+  if (!line.train.initFrom.empty())
+    return Error{"--init-from has no effect with --fine-tune, which begins "
+                 "with the weights of " +
+                 line.model};
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint found, findCheckpoint(line.model));
+  line.train.initFrom = found.path;
+  line.model = found.path + "/" + checkpoint::configFile;
+  const char *settings[] = {"train.lr=2e-5", "train.lr_schedule=linear",
+                            "train.lr_min=0", "train.warmup_steps=30",
+                            "train.steps=1000"};
+  line.settings.insert(line.settings.begin(), std::begin(settings),
+                       std::end(settings));
+  return {};
+}
+
 /// Checks the options of a configuration, or of an artefact.
 static Status checkModel(CommandLine &line) {
+  if (line.fineTune)
+    NSA_RETURN_IF_ERROR(beginFineTuning(line));
+  else if (std::filesystem::is_directory(line.model))
+    return Error{line.model +
+                 " is a folder: --fine-tune begins with the "
+                 "weights of a run or checkpoint, and --resume, after the "
+                 "configuration, goes on with one"};
   if (line.data.empty() && !line.estimate)
     return Error{"--data is required"};
   if (namesConfiguration(line.model)) {

@@ -31,6 +31,8 @@ struct CommandLine {
   std::vector<std::string> flags;
   /// For nsa-compile, as checkCompileOption takes them.
   std::vector<std::string> compileOptions;
+  /// Whether `model` is a run or a checkpoint that a new run begins with.
+  bool fineTune = false;
   bool noProgress = false;
   std::string blasLibrary;
   /// -1: the rank's number on its machine.
