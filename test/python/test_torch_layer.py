@@ -13,16 +13,22 @@ import nsa  # noqa: E402
 import nsa.torch as nt  # noqa: E402
 from nsa import InputError  # noqa: E402
 from programs import BIN, train_on_ids  # noqa: E402
+from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch_support import DEVICE, ROOT, seed, small_layer  # noqa: E402, F401
 
 
 @pytest.mark.parametrize("options", [{}, {"phi": "linear", "positions": True, "value_dim": 32},
-                                     {"phi": "mlp", "gate": "softmax"}])
+                                     {"phi": "mlp", "gate": "softmax", "shared_kv": True},
+                                     {"qk_norm": True, "qkv_bias": True}])
 def test_layer_names_are_those_of_checkpoints(options):
     layer = small_layer(**options)
-    names = {"query.weight", "gate.weight", "gate.bias", "output.weight",
-             *[f"{branch}.{kind}.weight" for branch in ("compressed", "selected", "window")
-               for kind in ("key", "value")]}
+    branches = [""] if options.get("shared_kv") else ["compressed.", "selected.", "window."]
+    projections = ["query", *[branch + kind for branch in branches for kind in ("key", "value")]]
+    names = {"gate.weight", "gate.bias", "output.weight", *[f"{name}.weight" for name in projections]}
+    if options.get("qk_norm"):
+        names |= {f"{name}_norm.weight" for name in projections if not name.endswith("value")}
+    if options.get("qkv_bias"):
+        names |= {f"{name}.bias" for name in projections}
     phi = {"linear": ["weight", "positions"], "mlp": ["weight", "output_weight"]}.get(options.get("phi"), [])
     names |= {f"compressed.{kind}_compression.{name}" for kind in ("key", "value") for name in phi}
     assert set(layer.state_dict()) == names
@@ -50,12 +56,21 @@ def test_layer_bfloat16_copies_and_inference_work():
     assert layer(torch.cat([x, x], 1)).shape == (1, 80, 32)
 
 
-def test_layer_compile_fullgraph_is_the_same():
-    layer = small_layer()
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for length in (40, 33, 57):
+def test_layer_compile_of_any_lengths_is_the_same_and_compiles_twice():
+    layer = small_layer(rope_scaling="yarn", rope_factor=2.0, rope_length=32, rope_dim=8)
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, backend=counter)
+    for length in (40, 33, 57, 64, 9, 130):
         x = torch.randn(1, length, 32, device=DEVICE)
         torch.testing.assert_close(compiled(x), layer(x))
+    assert counter.frame_count == 2
+
+
+def test_layer_defaults_are_a_key_head_for_each_head():
+    layer = nt.NativeSparseAttention(48, 3)
+    assert (layer.kv_heads, layer.head_dim, layer.value_dim) == (3, 16, 16)
+    with pytest.raises(InputError, match="dim is 50, expected a multiple of heads, 3, where head_dim is not given"):
+        nt.NativeSparseAttention(50, 3)
 
 
 @pytest.mark.device("cuda")
@@ -76,6 +91,9 @@ def test_layer_compile_by_inductor_is_the_same():
     ({"positions": True}, "positions are given, which phi 'mean' does not take"),
     ({"value_dim": 0}, "value_dim is 0, expected at least 1"),
     ({"window": 0}, "window is 0, expected at least 1"),
+    ({"rope_scaling": "dynamic"}, "rope_scaling is 'dynamic', expected one of none, linear, ntk, yarn, llama3, longrope"),
+    ({"rope_scaling": "yarn"}, "rope_length is 0, expected the tokens of a sequence of training, for yarn"),
+    ({"rope_factor": 0.5}, "rope_factor is 0.5, expected a number of at least 1"),
     ({"head_dim": 15}, "head_dim is 15, expected a multiple of 2 for rotary embedding"),
 ])
 def test_layer_misuse_is_named(options, message):
@@ -99,11 +117,11 @@ def checkpoint(tmp_path_factory):
 class Decoder(torch.nn.Module):
     """nsa-train's model around the layer, from a checkpoint."""
 
-    def __init__(self, model):
+    def __init__(self, model, **options):
         super().__init__()
         self.weights = {name: torch.from_numpy(value.copy()).requires_grad_()
                         for name, value in model.parameters.items()}
-        self.layers = torch.nn.ModuleList(small_layer(phi="linear", positions=True) for _ in range(2))
+        self.layers = torch.nn.ModuleList(small_layer(**(options or {"phi": "linear", "positions": True})) for _ in range(2))
 
     def named(self):
         """Its parameters, by their names in nsa-train."""
@@ -126,9 +144,15 @@ class Decoder(torch.nn.Module):
 
 
 @pytest.mark.device("cpu")
-def test_checkpoint_gives_the_logits_of_nsa_train(checkpoint):
+@pytest.mark.parametrize("options", [{}, {"shared_kv": True, "qk_norm": True, "qkv_bias": True, "rope_dim": 8, "rope_scaling": "linear",
+                                          "rope_factor": 4.0}])
+def test_checkpoint_gives_the_logits_of_nsa_train(checkpoint, tmp_path, options):
+    if options:
+        config = CONFIG.replace(", phi: linear, phi_pos: true", ", shared_kv: true").replace(
+            "init_std: 0.3", "init_std: 0.3, qk_norm: true, qkv_bias: true, rope_dim: 8, rope_scaling: linear, rope_factor: 4")
+        checkpoint = train_on_ids(tmp_path, config)
     model = nsa.Model(checkpoint)
-    decoder = Decoder(model)
+    decoder = Decoder(model, **options)
     for i, layer in enumerate(decoder.layers):
         nt.load_checkpoint(layer, checkpoint, layer=i)
     ids = torch.randint(0, 16, (2, 48))

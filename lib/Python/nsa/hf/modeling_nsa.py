@@ -5,7 +5,6 @@ tensors on the CPU and on NVIDIA GPUs; everything else is PyTorch, also attentio
 NSACache.
 """
 
-import math
 import re
 
 import nsa.torch as sparse
@@ -371,28 +370,10 @@ def _rotary_table(model, length, is_window):
     """Cosines and sines [length, d_k / 2, 2], as nsa-train has them; None without a rotary embedding."""
     if is_window:
         model = {**model, "rope_base": model["window_rope_base"], "rope_scaling": "none", "rope_factor": 1.0}
-    base, pairs, scaling, factor = model["rope_base"], model["d_k"] // 2, model["rope_scaling"], model["rope_factor"]
-    if base == 0:
+    if model["rope_base"] == 0:
         return None
-    rotated = model["rope_dim"] // 2 or pairs
-    if scaling == "ntk":
-        base *= factor ** (rotated / (rotated - 1))
-    plain = base ** (-torch.arange(rotated, dtype=torch.float64) / rotated)
-    kept = torch.ones_like(plain)
-    if scaling == "linear":
-        kept = torch.zeros_like(plain)
-    elif scaling in ("yarn", "llama3"):
-        kept = ((model["rope_length"] * plain / (2 * math.pi) - 1) / (31 if scaling == "yarn" else 3)).clamp(0, 1)
-    frequencies = torch.zeros(pairs, dtype=torch.float64)
-    frequencies[:rotated] = plain * (kept + (1 - kept) / factor)
-    amplitude = 1 + 0.1 * math.log(factor) if scaling == "yarn" else 1.0
-    if scaling == "longrope":
-        divisors = torch.tensor([float(number) for number in model["rope_divisors"].split(",")], dtype=torch.float64)
-        frequencies[:rotated] = plain / divisors
-        amplitude = math.sqrt(1 + math.log(factor) / math.log(model["rope_length"]))
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
-    amplitudes = torch.where(frequencies > 0, amplitude, 1.0)[:, None]
-    return (amplitudes * torch.stack([angles.cos(), angles.sin()], -1)).float()
+    return sparse.rotary_table(length, model["d_k"], model["rope_base"], **{
+        key: value for key, value in model.items() if key.startswith("rope_") and key != "rope_base"})
 
 
 def _need(condition, message):

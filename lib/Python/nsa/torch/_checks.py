@@ -112,6 +112,23 @@ def check_rotary(rotary):
         raise InputError("rotary requires a gradient, which it does not have")
 
 
+_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3", "longrope")
+
+
+def check_scaling(rope_dim=0, rope_scaling="none", rope_factor=1.0, rope_length=0, rope_divisors=""):
+    """Of a rotary embedding, as in a configuration of nsa-train."""
+    check_at_least("rope_dim", rope_dim, 0)
+    check_at_least("rope_length", rope_length, 0)
+    if rope_scaling not in _SCALINGS:
+        raise InputError(f"rope_scaling is {shown(rope_scaling)}, expected one of {', '.join(_SCALINGS)}")
+    if isinstance(rope_factor, bool) or not isinstance(rope_factor, (int, float)) or not rope_factor >= 1:
+        raise InputError(f"rope_factor is {shown(rope_factor)}, expected a number of at least 1")
+    if rope_scaling in ("yarn", "llama3", "longrope") and rope_length < 2:
+        raise InputError(f"rope_length is {rope_length}, expected the tokens of a sequence of training, for {rope_scaling}")
+    if rope_scaling == "longrope" and not rope_divisors:
+        raise InputError("rope_divisors is empty, expected a number for each pair of channels, for longrope")
+
+
 def float_gates(gates):
     """As kernels take them."""
     if not gates.is_floating_point():

@@ -1,12 +1,14 @@
 """The functions of nsa.torch."""
 
+import math
+
 import torch
 
 from nsa._arguments import real, shown, takes, whole
 from nsa._runtime import InputError
 from nsa.torch import _autograd
 from nsa.torch import _operators  # registers torch.ops.nsa
-from nsa.torch._checks import (check_at_least, check_counts, check_phi, check_rotary, check_scale, check_sizes,
+from nsa.torch._checks import (check_at_least, check_counts, check_phi, check_rotary, check_scale, check_scaling, check_sizes,
                                check_tensors)
 from nsa.torch._packed import starts_of
 from nsa.torch._transforms import is_plain
@@ -71,9 +73,15 @@ def compressed_attention(q, k, v, *, block, stride, scale=None, cu_seqlens=None)
 def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2, scale=None, cu_seqlens=None):
     """The blocks of `select_block` tokens that each query attends to: int32 [B, Hkv, T, count].
 
-    `k` are compressed keys, `lse` is that of compressed_attention. The first `initial` and the
-    last `local` blocks are always among them, the others are the best by the probability of
-    their compressed blocks, summed over the heads of a group (Eqs. 9, 10). Ascending, -1
+    `k` are compressed keys, `lse` is that of compressed_attention. With the visible compressed blocks i of query t,
+    the heads h of a group and the tokens of a block [i] = [i stride, i stride + block), those of a selection block
+    <j> = [j select_block, (j + 1) select_block) (Eqs. 9, 10):
+
+        p[t, i] = sum over h of exp(scale q[t, h] . k[i] - lse[h, t])
+        score[t, j] = sum over i of p[t, i] (number of tokens in both [i] and <j>) / stride
+
+    The first `initial` blocks and the last `local` ones, that of the query included, are taken, then those of the
+    highest score, ties to the lower j, until there are min(count, t // select_block + 1). Ascending, -1
     past the last; with `cu_seqlens` they count from the beginning of a query's sequence. There is no gradient.
     """
     check_tensors(("q", "k", "lse"), (q, k, lse))
@@ -147,17 +155,43 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
 
 
 @takes(length=whole(0, 1 << 31), width=whole(2, 1 << 20), base=real("a positive number", lambda value: value > 0))
-def rotary_table(length, width, base=10000.0, device=None):
-    """Cosines and sines [length, width / 2, 2] of position * base^(-2 i / width), for attention's `rotary`."""
+def rotary_table(length, width, base=10000.0, device=None, **scaling):
+    """Cosines and sines [length, width / 2, 2] of position * base^(-2 i / width), for attention's `rotary`.
+
+    `scaling`: rope_dim, rope_scaling, rope_factor, rope_length and rope_divisors are those of a configuration of
+    nsa-train (docs/configuration.md), and the same angles come of them.
+    """
     try:
         device = None if device is None else torch.device(device)
     except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(f"device is {shown(device)}, expected a device of PyTorch") from error
-    return make_rotary_table(length, width, base, device)
+    check_scaling(**scaling)
+    return make_rotary_table(length, width, base, device, **scaling)
 
 
-def make_rotary_table(length, width, base, device):
-    """rotary_table of arguments that are right."""
-    angles = torch.outer(torch.arange(length, dtype=torch.float64),
-                         base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width))
-    return torch.stack([angles.cos(), angles.sin()], -1).to(torch.float32).to(device)
+def make_rotary_table(length, width, base, device, rope_dim=0, rope_scaling="none", rope_factor=1.0, rope_length=0,
+                      rope_divisors=""):
+    """rotary_table of arguments that are right. Where PyTorch compiles it, it is computed on the device at every call."""
+    where = {"dtype": torch.float64, "device": device if torch.compiler.is_compiling() else "cpu"}
+    pairs, rotated = width // 2, rope_dim // 2 or width // 2
+    if rope_scaling == "ntk":
+        base *= rope_factor ** (rotated / (rotated - 1))
+    plain = base ** (-torch.arange(rotated, **where) / rotated)
+    kept, amplitude = 1.0, 1.0
+    if rope_scaling == "linear":
+        kept = 0.0
+    elif rope_scaling in ("yarn", "llama3"):
+        turns = rope_length * plain / (2 * math.pi)
+        kept = ((turns - 1) / (31 if rope_scaling == "yarn" else 3)).clamp(0, 1)
+    frequencies = plain * (kept + (1 - kept) / rope_factor)
+    if rope_scaling == "yarn":
+        amplitude = 1 + 0.1 * math.log(rope_factor)
+    elif rope_scaling == "longrope":
+        frequencies = plain / torch.tensor([float(number) for number in rope_divisors.split(",")], **where)
+        amplitude = math.sqrt(1 + math.log(rope_factor) / math.log(rope_length))
+    angles = torch.outer(torch.arange(length, **where), frequencies)
+    table = amplitude * torch.stack([angles.cos(), angles.sin()], -1)
+    if rotated < pairs:
+        rest = torch.tensor([1.0, 0.0], **where).expand(length, pairs - rotated, 2)
+        table = torch.cat([table, rest], 1)
+    return table.to(torch.float32).to(device)

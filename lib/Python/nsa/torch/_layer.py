@@ -1,5 +1,6 @@
 """The layer of nsa-train's models as a module of PyTorch, and parameters from checkpoints and for them."""
 
+import functools
 import json
 import math
 
@@ -9,18 +10,17 @@ from torch import nn
 from nsa import _safetensors
 from nsa._arguments import instance, optional, path, real, shown, takes, text, truth, whole
 from nsa._runtime import InputError, open_weights
-from nsa.torch._checks import check_at_least, check_phi, check_sizes, check_tensors
+from nsa.torch._checks import check_at_least, check_phi, check_scaling, check_sizes, check_tensors
 from nsa.torch._functions import attention, make_rotary_table
 from nsa.torch._transforms import is_plain
 
 
-class _KeyValue(nn.Module):
-    """Projections to the keys and values of a branch."""
-
-    def __init__(self, dim, key_width, value_width):
-        super().__init__()
-        self.key = nn.Linear(dim, key_width, bias=False)
-        self.value = nn.Linear(dim, value_width, bias=False)
+def _add_key_value(module, dim, heads, head_dim, value_dim, bias, norm):
+    """Projections to the keys and values of a branch, or of all of them."""
+    module.key = nn.Linear(dim, heads * head_dim, bias=bias)
+    module.value = nn.Linear(dim, heads * value_dim, bias=bias)
+    if norm:
+        module.key_norm = norm()
 
 
 class _Phi(nn.Module):
@@ -45,8 +45,10 @@ class NativeSparseAttention(nn.Module):
     """Self-attention of a decoder: x [B, T, dim] -> [B, T, dim], causal.
 
     The three branches of Native Sparse Attention (arXiv 2502.11089) with keys and values of
-    their own, gates from x, and rotary embedding of base `rope_base` (0: none). Neither a
-    norm nor the residual is in it. `phi`: "mean", "linear" or "mlp", with learned `positions`
+    their own, or with `shared_kv` of all three, gates from x, and rotary embedding of base `rope_base` (0: none), scaled
+    by `rope`, keywords of rotary_table. Neither the layer's norm nor the residual is in it. `kv_heads` is `heads` and
+    head_dim is dim / heads if they are not given; groups of 4 to 16 heads for a key head are fastest. `qk_norm`: RMS
+    norms of query and key heads, of epsilon `norm_eps`; `qkv_bias`: biases of queries, keys and values. `phi`: "mean", "linear" or "mlp", with learned `positions`
     in a block if wanted; `gate`: "sigmoid" or "softmax". `value_dim` is head_dim if it is not given.
     Parameters have the names of nsa-train's checkpoints (docs/parameter-names.md), without
     `layers.N.attention.`, and its initial distributions but for the depth of the model,
@@ -55,14 +57,23 @@ class NativeSparseAttention(nn.Module):
 
     @takes(positions=truth, gate=text, rope_base=real("0 or more", lambda value: value >= 0),
            init_std=real("0 or more", lambda value: value >= 0),
+           shared_kv=truth, qk_norm=truth, qkv_bias=truth, norm_eps=real("a positive number", lambda value: value > 0),
            output_std=optional(real("0 or more", lambda value: value >= 0)))
-    def __init__(self, dim, heads, kv_heads, head_dim, *, block=32, stride=16, select_block=64, count=16, window=512,
+    def __init__(self, dim, heads, kv_heads=None, head_dim=None, *, block=32, stride=16, select_block=64, count=16, window=512,
                  value_dim=None, phi="mean", positions=False, gate="sigmoid", initial=1, local=2, rope_base=10000.0,
-                 init_std=0.02, output_std=None):
+                 init_std=0.02, output_std=None, shared_kv=False, qk_norm=False, qkv_bias=False, norm_eps=1e-5, **rope):
         super().__init__()
+        check_at_least("dim", dim, 1)
+        check_at_least("heads", heads, 1)
+        kv_heads = heads if kv_heads is None else kv_heads
+        if head_dim is None:
+            if dim % heads:
+                raise InputError(f"dim is {dim}, expected a multiple of heads, {heads}, where head_dim is not given")
+            head_dim = dim // heads
+        check_scaling(**rope)
         value_dim = head_dim if value_dim is None else value_dim
         check_sizes(block, stride, select_block)
-        for name, value in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("head_dim", head_dim),
+        for name, value in (("kv_heads", kv_heads), ("head_dim", head_dim),
                             ("value_dim", value_dim), ("count", count), ("window", window)):
             check_at_least(name, value, 1)
         for name, value in (("initial", initial), ("local", local)):
@@ -80,9 +91,16 @@ class NativeSparseAttention(nn.Module):
         self.sizes = {"block": block, "stride": stride, "select_block": select_block, "count": count, "window": window,
                       "initial": initial, "local": local}
         self.phi, self.gate_activation, self.rope_base = phi, gate, float(rope_base)
-        self.query = nn.Linear(dim, heads * head_dim, bias=False)
+        self.shared_kv, self.qk_norm, self.qkv_bias, self.norm_eps, self.rope = shared_kv, qk_norm, qkv_bias, norm_eps, rope
+        norm = functools.partial(nn.RMSNorm, head_dim, norm_eps) if qk_norm else None
+        self.query = nn.Linear(dim, heads * head_dim, bias=qkv_bias)
+        if qk_norm:
+            self.query_norm = norm()
         for name in ("compressed", "selected", "window"):
-            setattr(self, name, _KeyValue(dim, kv_heads * head_dim, kv_heads * value_dim))
+            if not shared_kv or name == "compressed" and phi != "mean":
+                self.add_module(name, nn.Module())
+        for module in [self] if shared_kv else [self.compressed, self.selected, self.window]:
+            _add_key_value(module, dim, kv_heads, head_dim, value_dim, qkv_bias, norm)
         if phi != "mean":
             self.compressed.key_compression = _Phi(phi, positions, kv_heads, block, head_dim, init_std)
             self.compressed.value_compression = _Phi(phi, positions, kv_heads, block, value_dim, init_std)
@@ -91,6 +109,8 @@ class NativeSparseAttention(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=init_std)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         nn.init.normal_(self.output.weight, std=init_std if output_std is None else output_std)
         # The gates of a token sum to about 1 at the start.
         nn.init.constant_(self.gate.bias, -math.log(2.0) if gate == "sigmoid" else 0.0)
@@ -104,11 +124,14 @@ class NativeSparseAttention(nn.Module):
         """The angles of `length` positions, kept for the longest so far; fp32, whatever the layer's type."""
         if not self.rope_base:
             return None
+        # A table that is kept would be compiled for its length.
+        if torch.compiler.is_compiling():
+            return make_rotary_table(length, self.head_dim, self.rope_base, device, **self.rope)
         table = self._table
         if table is None or table.shape[0] < length or table.device != device:
             with torch.inference_mode(False), torch.no_grad():
-                table = make_rotary_table(length, self.head_dim, self.rope_base, device)
-            if torch.compiler.is_compiling() or is_plain([table]):
+                table = make_rotary_table(length, self.head_dim, self.rope_base, device, **self.rope)
+            if is_plain([table]):
                 self._table = table
         return table[:length]
 
@@ -123,17 +146,19 @@ class NativeSparseAttention(nn.Module):
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise InputError(f"x is {x.dtype}, expected {weight.dtype}, as the layer is")
 
-        def split(projection, width):
-            return projection(x).unflatten(-1, (-1, width))
+        def split(module, name, width):
+            y = getattr(module, name)(x).unflatten(-1, (-1, width))
+            return getattr(module, name + "_norm")(y) if self.qk_norm and name != "value" else y
 
         logits = self.gate(x).float().unflatten(-1, (self.heads, 3))
         gates = torch.sigmoid(logits) if self.gate_activation == "sigmoid" else torch.softmax(logits, -1)
-        pairs = [split(projection, width) for branch in (self.compressed, self.selected, self.window)
-                 for projection, width in ((branch.key, self.head_dim), (branch.value, self.value_dim))]
+        pairs = [split(branch, name, width)
+                 for branch in ([self] if self.shared_kv else [self.compressed, self.selected, self.window])
+                 for name, width in (("key", self.head_dim), ("value", self.value_dim))] * (3 if self.shared_kv else 1)
         weights = {} if self.phi == "mean" else {
             "key_parameters": list(self.compressed.key_compression.parameters()),
             "value_parameters": list(self.compressed.value_compression.parameters())}
-        o = attention(split(self.query, self.head_dim), *pairs, gates, **self.sizes, phi=self.phi, **weights,
+        o = attention(split(self, "query", self.head_dim), *pairs, gates, **self.sizes, phi=self.phi, **weights,
                       rotary=self._rotary(x.shape[1], x.device), cu_seqlens=cu_seqlens)
         return self.output(o.flatten(2))
 
@@ -146,7 +171,11 @@ class NativeSparseAttention(nn.Module):
         return {"nsa.l": sizes["block"], "nsa.d": sizes["stride"], "nsa.l_sel": sizes["select_block"],
                 "nsa.n_sel": sizes["count"], "nsa.n_initial": sizes["initial"], "nsa.n_local": sizes["local"],
                 "nsa.w": sizes["window"], "nsa.phi": self.phi, "nsa.gate": self.gate_activation,
+                "nsa.shared_kv": self.shared_kv, "model.qk_norm": self.qk_norm, "model.qkv_bias": self.qkv_bias,
+                **({"model.norm_eps": self.norm_eps, "model.norm_plus_one": False, "model.qk_norm_joint": False}
+                   if self.qk_norm else {}),
                 "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none",
+                **{f"model.{key}": value for key, value in self.rope.items()},
                 "model.attention_scale": 0.0, "model.attention_softcap": 0.0}
 
 
