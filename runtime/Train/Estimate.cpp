@@ -142,12 +142,12 @@ Result<std::string> nsa::describeCost(const RunConfig &config, int64_t ranks,
     tokens += double(plan.tokensPerStep()) * double(steps);
     if (stages.size() > 1)
       text += "stage " + std::to_string(stage + 1) + ", ";
-    text += formatted("%s steps of %lld x %lld tokens: %lld passes of %lld on "
-                      "each of %lld ranks\n",
-                      grouped(uint64_t(steps)).c_str(),
-                      (long long)plan.sequencesPerStep(),
-                      (long long)plan.seqLen, (long long)plan.passes,
-                      (long long)plan.microBatch, (long long)ranks);
+    text += formatted(
+        "%s steps of %lld x %lld tokens, in micro-batches of %lld on "
+        "%lld rank%s\n",
+        grouped(uint64_t(steps)).c_str(), (long long)plan.sequencesPerStep(),
+        (long long)plan.seqLen, (long long)plan.microBatch, (long long)ranks,
+        ranks == 1 ? "" : "s");
     text += formatted("  memory %s MiB: parameters %.0f, gradients %.0f, "
                       "optimizer %.0f, activations %.0f, workspace %.0f\n",
                       grouped(uint64_t(std::ceil(needs.total))).c_str(),
