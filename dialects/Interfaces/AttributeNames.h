@@ -61,6 +61,9 @@ inline constexpr llvm::StringLiteral kRefusedAttr = "nsa.refused";
 inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
     "nsa.refused_schedules";
 
+/// Attribute of a module, a #nsa.machine: what runs its kernels.
+inline constexpr llvm::StringLiteral kMachineAttr = "nsa.machine";
+
 /// Attribute of a module, a dictionary: for kernels by what their names begin
 /// with, the stages of the loops that copy ahead. Of a kernel, an i64.
 inline constexpr llvm::StringLiteral kStagesAttr = "nsa.stages";

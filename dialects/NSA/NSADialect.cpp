@@ -40,7 +40,8 @@ static constexpr llvm::StringRef kKernelAttrs[] = {
     nsa::kPrefetchAttr,         nsa::kLateDependentsAttr,
     nsa::kShortcutAttr,         nsa::kScheduleAttr,
     nsa::kLastScheduleAttr,     nsa::kRefusedAttr,
-    nsa::kRefusedSchedulesAttr, nsa::kStagesAttr};
+    nsa::kRefusedSchedulesAttr, nsa::kStagesAttr,
+    nsa::kMachineAttr};
 
 /// Of one kernel, or of several by name.
 static bool isStages(mlir::Attribute attribute) {
@@ -70,6 +71,10 @@ nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
     return op->emitError("attribute `")
            << kStagesAttr
            << "` must be a number from 1 to 8, or a dictionary of such";
+  if (attribute.getName() == kMachineAttr &&
+      !llvm::isa<MachineAttr>(attribute.getValue()))
+    return op->emitError("attribute `")
+           << kMachineAttr << "` must be a #nsa.machine";
   if (attribute.getName() == kExtentsAttr &&
       !ExtentTable::isTable(attribute.getValue()))
     return op->emitError("attribute `")

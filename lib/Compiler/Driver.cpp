@@ -97,12 +97,6 @@ LogicalResult nsa::Driver::timed(StringRef name,
 // Input
 //===----------------------------------------------------------------------===//
 
-ScheduleKind nsa::Driver::getSchedule() const {
-  if (!chip)
-    return ScheduleKind::CPU;
-  return chip->wgmma ? ScheduleKind::Hopper : ScheduleKind::CUDA;
-}
-
 LogicalResult nsa::Driver::checkOptions() {
   for (const OptionField &field : optionFields())
     if (Status status = field.check(options); !status) {
@@ -169,7 +163,7 @@ LogicalResult nsa::Driver::checkOptions() {
     }
   std::string problem = tileSizes.parse(options.tileSizes);
   if (problem.empty())
-    problem = tileSizes.check(KernelSchedule::get(getSchedule()).tileMultiple);
+    problem = tileSizes.check(chip ? 16 : 8);
   if (!problem.empty()) {
     messageStream << problem;
     return failure();
@@ -329,7 +323,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
       text += field.name + "=" + value + " ";
   if (failed(phaseOptions.parseFromString(text)))
     return failure();
-  phaseOptions.schedule = getSchedule();
+  phaseOptions.mmaRows = !chip ? 0 : chip->wgmma ? 64 : 16;
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
   CheckPerformanceLintsOptions performanceLints;
   performanceLints.allow = {options.allowSlowPaths.begin(),

@@ -11,7 +11,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "nsa/Compiler/Compiler.h"
 #include "passes/Graph/Passes.h"
-#include "passes/Kernels/KernelSchedule.h"
+#include "passes/Kernels/KernelCut.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ThreadPool.h"
 #include "llvm/Support/raw_ostream.h"
@@ -62,8 +62,6 @@ public:
 
 private:
   llvm::LogicalResult checkOptions();
-  /// The machine that kernels are for. Valid once the options are checked.
-  ScheduleKind getSchedule() const;
   llvm::LogicalResult checkNotEmpty();
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();

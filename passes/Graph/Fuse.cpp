@@ -1,6 +1,7 @@
 //===- Fuse.cpp - fewer commands for the same values ----------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSADialect.h"
 #include "passes/Graph/FlatGroupLayout.h"
 #include "passes/Graph/FuseGradients.h"
 #include "passes/Graph/FuseKernels.h"
@@ -23,7 +24,6 @@ using namespace nsa;
 namespace {
 struct FusePass : nsa::impl::FuseBase<FusePass> {
   using FuseBase::FuseBase;
-  LogicalResult initialize(MLIRContext *context) override;
   void runOnOperation() override;
   void fuseSums(func::FuncOp function);
 };
@@ -181,16 +181,9 @@ static void sinkViews(func::FuncOp function) {
     }
 }
 
-LogicalResult FusePass::initialize(MLIRContext *context) {
-  if (mostPartialSums < 1 || mostPartialSums > INT32_MAX)
-    return emitError(UnknownLoc::get(context), "at most ")
-           << mostPartialSums.getValue() << " partial sums, expected 1 to "
-           << INT32_MAX;
-  return success();
-}
-
 void FusePass::runOnOperation() {
   FlatGroupLayout layout(getOperation());
+  int64_t mostPartialSums = MachineAttr::of(getOperation()).getPrograms();
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     if (!function.getBody().hasOneBlock())
       continue;

@@ -395,8 +395,9 @@ void FuseAttentionPass::runOnOperation() {
   func::FuncOp function = getOperation();
   if (!function.getBody().hasOneBlock())
     return;
+  MachineAttr machine = MachineAttr::of(function);
   for (auto op : llvm::make_early_inc_range(function.getOps<CombineOp>()))
-    numBranches += fuseForward(op, tokens);
+    numBranches += fuseForward(op, !machine.isParallel());
   for (auto op :
        llvm::make_early_inc_range(function.getOps<CombineBackwardOp>())) {
     std::optional<size_t> rotations = fuseBackward(op);

@@ -2,6 +2,7 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSADialect.h"
 #include "passes/Graph/FlatGroupLayout.h"
 #include "passes/Graph/Passes.h"
 
@@ -55,14 +56,8 @@ private:
 
 struct MergeProjectionsPass
     : nsa::impl::MergeProjectionsBase<MergeProjectionsPass> {
-  using MergeProjectionsBase::MergeProjectionsBase;
-
   void runOnOperation() override {
-    if (multiple < 1) {
-      getOperation().emitError("columns cannot be a multiple of ")
-          << multiple.getValue();
-      return signalPassFailure();
-    }
+    int64_t multiple = MachineAttr::of(getOperation()).getColumnMultiple();
     FlatGroupLayout layout(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function.getBody().hasOneBlock())

@@ -198,7 +198,7 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
 
     Parameters are merged if they are f32 matrices whose elements are a multiple
     of 16 (else there is a gap between them), and all with or all without weight
-    decay, and of one optimizer. A parameter whose rows are no multiple of `multiple` is left out: the
+    decay, and of one optimizer. A parameter whose rows are no multiple of what a machine multiplies is left out: the
     columns after its own, and all rows of the matmul, would begin at odd
     addresses. What shares its left-hand side with others and is left alone is a
     missed remark with the reason.
@@ -221,10 +221,6 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
-  let options = [
-    Option<"multiple", "multiple", "int64_t", /*default=*/"1",
-           "Columns of each part of a merged matmul are a multiple of it">,
-  ];
   let statistics = [
     Statistic<"numMerged", "merged", "Number of matmuls merged">,
   ];
@@ -576,10 +572,6 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
-  let options = [
-    Option<"mostPartialSums", "most-partial-sums", "int64_t", /*default=*/"64",
-           "The parts at most of a sum over rows that stays partial">,
-  ];
   let statistics = [
     Statistic<"numSums", "sums", "Number of sums inside matmuls">,
     Statistic<"numInKernels", "in-kernels",
@@ -671,8 +663,8 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Fuse the branches of attention into fewer launches";
   let description = [{
     - `nsa.combine` and the `nsa.attention` of its branches become one `nsa.fused`:
-      one branch to the blocks of indices and, with `tokens`, any to tokens, of the
-      same queries. Outputs of the other branches are inputs of it. Those of its
+      one branch to the blocks of indices and, on CPUs, any to tokens, of the same
+      queries; on GPUs they have other tiles. Outputs of the other branches are inputs of it. Those of its
       own are results if something else, the gradient, reads them.
     - `nsa.combine_backward`, the gradients of all branches, one of them with
       indices, and the sum of their gradients of the queries become one
@@ -716,11 +708,6 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
     ```
   }];
   let dependentDialects = ["::nsa::NSADialect"];
-  let options = [
-    Option<"tokens", "tokens", "bool", /*default=*/"true",
-           "Whether a kernel of the sum computes branches to tokens: on GPUs "
-           "they have other tiles">,
-  ];
   let statistics = [
     Statistic<"numBranches", "branches", "Number of sums of branches fused">,
     Statistic<"numGradients", "gradients",

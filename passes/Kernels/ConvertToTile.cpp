@@ -1,6 +1,5 @@
 //===- ConvertToTile.cpp - graph operations to kernels and launches -------===//
 
-#include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NN/NNOptimizers.h"
@@ -10,9 +9,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
-#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Kernels/KernelCache.h"
-#include "passes/Kernels/LibraryMatmuls.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/Passes.h"
 
@@ -59,46 +56,11 @@ static void reportNoKernel(Operation *op) {
                << INT32_MAX << " and no rows of equal length below that";
 }
 
-/// Says what the numbers of compressed blocks stand for, where the length of
-/// sequences is no constant.
-static LogicalResult addCompressedExtents(ModuleOp module) {
-  ExtentTable table = ExtentTable::of(module);
-  AffineExpr length = getAffineSymbolExpr(kSequenceExtent, module.getContext());
-  for (const Extent &sequence : llvm::to_vector(table.getEntries())) {
-    if (sequence.getMap().getResult(0) != length)
-      continue;
-    WalkResult result = module.walk([&](Operation *op) {
-      for (StringRef name : {"visibility", "compressed"}) {
-        auto compressed = dyn_cast_or_null<CompressedAttr>(
-            op->getInherentAttr(name).value_or(Attribute()));
-        if (!compressed)
-          continue;
-        Extent blocks = atLeast(
-            floorDiv(sequence - compressed.getBlock(), compressed.getStride()) +
-                1,
-            0);
-        if (!table.add(blocks)) {
-          op->emitOpError("has ")
-              << int64_t(blocks) << " blocks, which stands for something else";
-          return WalkResult::interrupt();
-        }
-      }
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return failure();
-  }
-  table.writeTo(module);
-  return success();
-}
-
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
-  if (failed(addCompressedExtents(module)))
-    return signalPassFailure();
-  KernelSchedule kernels = KernelSchedule::get(schedule);
+  KernelCut kernels(MachineAttr::of(module));
   kernels.selectedForm = selectedForm;
-  if (selectedForm > SelectedForm::Lists && !kernels.isGPU) {
+  if (selectedForm > SelectedForm::Lists && !kernels.isParallel()) {
     module.emitError(selectedForm == SelectedForm::Masks
                          ? "there are no masks of selected blocks on a CPU"
                          : "queries are not gathered on a CPU");
@@ -106,20 +68,14 @@ void ConvertToTile::runOnOperation() {
   }
   std::string problem = kernels.fixed.parse(*tileSizes);
   if (problem.empty())
-    problem = kernels.fixed.check(kernels.tileMultiple);
+    problem = kernels.fixed.check(kernels.getTileMultiple());
   if (!problem.empty()) {
     module.emitError(problem);
     return signalPassFailure();
   }
   KernelCache cache(module, kernels);
-  if (cache.getSchedule().isGPU) {
+  if (kernels.isParallel())
     separateGathered(module, cache);
-    launchDecodeSteps(module, cache);
-    if (module.lookupSymbol(training::decodeEntry))
-      launchVectorMatmuls(module, cache);
-    useTypesOfLibrary(module);
-    rotateWithCompression(module, cache);
-  }
   RewritePatternSet patterns(&getContext());
   KernelPatterns kernelPatterns{patterns, cache};
   populateNSAToTilePatterns(kernelPatterns);

@@ -19,9 +19,10 @@
 using namespace mlir;
 using namespace nsa;
 
-Extent nsa::getRowPitch(const Extent &length, bool isGPU) {
+Extent nsa::getRowPitch(const Extent &length, bool isParallel) {
   constexpr int64_t multiple = kTensorAlignment / 4;
-  if (!isGPU || length.isConstant() || getKnownDivisor(length) % multiple == 0)
+  if (!isParallel || length.isConstant() ||
+      getKnownDivisor(length) % multiple == 0)
     return length;
   return ceilDiv(length, multiple) * multiple;
 }
@@ -184,11 +185,11 @@ ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
   std::string key = dropExtents(getKey(op, {suffix.str(), ""}, {}, {}));
   llvm::raw_string_ostream os(key);
   os << ' ' << getLengthClass(sequence);
-  os << ' ' << int(schedule.selectedForm) << ' ' << schedule.mmaRows;
+  os << ' ' << int(machine.selectedForm) << ' ' << machine.getWarpgroupRows();
   // Heads that take turns change no program.
   for (const TileSizes::Size &size : TileSizes::all())
     if (size.size != &TileSizes::gatheredHeads)
-      os << ' ' << schedule.fixed.*size.size;
+      os << ' ' << machine.fixed.*size.size;
   for (const Schedule &each : schedules)
     os << ';' << each.text;
   chosen.kernel = llvm::utohexstr(llvm::xxh3_64bits(key), /*LowerCase=*/true,
@@ -251,7 +252,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     return kernel;
   }
 
-  bool isRotated = spec.longestFirst && schedule.isGPU;
+  bool isRotated = spec.longestFirst && machine.isParallel();
   std::array<Extent, 3> extents = getGridOfParts(spec);
   if (isRotated)
     std::rotate(extents.begin(), extents.begin() + 1, extents.end());

@@ -74,7 +74,7 @@ struct KernelSpec {
 /// Elements of 4 bytes from a row of `length` of them to the next, so that all
 /// rows begin where the TMA unit of a GPU can copy from: at multiples of 16
 /// bytes, where the length is known at the call only.
-Extent getRowPitch(const Extent &length, bool isGPU);
+Extent getRowPitch(const Extent &length, bool isParallel);
 
 /// The grid of a kernel of which some programs share columns, and its body in
 /// it: they are neighbours along x.
@@ -91,12 +91,13 @@ public:
   using BodyFn = llvm::function_ref<void(tile::TileBuilder &builder,
                                          llvm::ArrayRef<mlir::Value> args)>;
 
-  explicit KernelCache(mlir::ModuleOp module,
-                       const KernelSchedule &schedule = {})
-      : module(module), schedule(schedule), symbols(module) {}
+  KernelCache(mlir::ModuleOp module, const KernelCut &machine)
+      : module(module), machine(machine), symbols(module) {}
+  explicit KernelCache(mlir::ModuleOp module)
+      : KernelCache(module, MachineAttr::of(module)) {}
 
   /// What all kernels of the cache are cut by.
-  const KernelSchedule &getSchedule() const { return schedule; }
+  const KernelCut &getMachine() const { return machine; }
 
   /// The first of `schedules` for the kernel of `op` with this suffix that is
   /// not among the refused ones of the module.
@@ -173,7 +174,7 @@ private:
                              BodyFn body);
 
   mlir::ModuleOp module;
-  KernelSchedule schedule;
+  KernelCut machine;
   mlir::SymbolTable symbols;
   llvm::StringMap<tile::KernelOp> kernels;
   /// Sizes of tensors between kernels that are the same for all extents.

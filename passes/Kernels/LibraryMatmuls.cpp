@@ -1,7 +1,12 @@
 //===- LibraryMatmuls.cpp - matmuls as a GPU's library has them -----------===//
 
-#include "passes/Kernels/LibraryMatmuls.h"
 #include "dialects/NN/NNOps.h"
+#include "passes/Kernels/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_USELIBRARYTYPES
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -23,10 +28,16 @@ static void makeInSingle(nn::MatmulOp matmul) {
   matmul.erase();
 }
 
-void nsa::useTypesOfLibrary(ModuleOp module) {
-  module.walk([](nn::MatmulOp matmul) {
-    Type result = getElementTypeOrSelf(matmul.getOutput());
-    if (!result.isF32() && result != getElementTypeOrSelf(matmul.getLhs()))
-      makeInSingle(matmul);
-  });
-}
+namespace {
+struct UseLibraryTypes : nsa::impl::UseLibraryTypesBase<UseLibraryTypes> {
+  void runOnOperation() override {
+    if (!MachineAttr::of(getOperation()).isParallel())
+      return;
+    getOperation().walk([](nn::MatmulOp matmul) {
+      Type result = getElementTypeOrSelf(matmul.getOutput());
+      if (!result.isF32() && result != getElementTypeOrSelf(matmul.getLhs()))
+        makeInSingle(matmul);
+    });
+  }
+};
+} // namespace

@@ -5,6 +5,81 @@
 
 include "mlir/Pass/PassBase.td"
 
+def SetMachine : Pass<"nsa-set-machine", "::mlir::ModuleOp"> {
+  let summary = "Say what runs kernels";
+  let description = [{
+    Writes the attribute `nsa.machine` of the module, by which other passes cut
+    kernels into programs; takes it away for a CPU, which has one processor.
+  }];
+  let dependentDialects = ["::nsa::NSADialect"];
+  let options = [
+    Option<"mmaRows", "mma-rows", "int64_t", /*default=*/"0",
+           "Rows of one MMA: 16, 64 of warpgroups, or 0 for a CPU">,
+    Option<"processors", "processors", "int64_t", /*default=*/"132",
+           "Multiprocessors of a GPU; those of an H100 or H200">,
+  ];
+}
+
+def NoteCompressedExtents
+    : Pass<"nsa-note-compressed-extents", "::mlir::ModuleOp"> {
+  let summary = "Say what numbers of compressed blocks stand for";
+  let description = [{
+    Adds to `nsa.extents` of the module the numbers of blocks that compressions of a
+    sequence have, where its length is no constant.
+  }];
+  let dependentDialects = ["::nsa::NSADialect"];
+}
+
+def LaunchDecodeSteps : Pass<"nsa-launch-decode-steps", "::mlir::ModuleOp"> {
+  let summary = "Merge the launches of a decoding step";
+  let description = [{
+    On GPUs, turns the operations of one token into a few kernels that fill the
+    machine: cache writes; attention and scores, split along the cached rows; and
+    the sum of all splits and branches.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+}
+
+def LaunchVectorMatmuls
+    : Pass<"nsa-launch-vector-matmuls", "::mlir::ModuleOp"> {
+  let summary = "Turn matmuls of a few rows into kernels";
+  let description = [{
+    On GPUs, makes kernels of the matmuls of a few rows by a matrix in @prefill and
+    @decode, which the library has no fast form for, and of what computes these
+    rows.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+}
+
+def UseLibraryTypes : Pass<"nsa-use-library-types", "::mlir::ModuleOp"> {
+  let summary = "Give matmuls the types that a GPU's library has";
+  let description = [{
+    cuBLASLt's matmuls have results in fp32 or in the type of their operands. On
+    GPUs, one with another result, such as bf16 of fp32 operands, becomes one in
+    fp32 and an `nn.cast`.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+}
+
+def RotateWithCompression
+    : Pass<"nsa-rotate-with-compression", "::mlir::ModuleOp"> {
+  let summary = "Rotate keys where they are compressed";
+  let description = [{
+    On GPUs, moves the rotation of keys from `nsa.rotary_attention` to the launch
+    that compresses them: else each program would read the table of angles.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+}
+
 def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
   let summary = "Turn nsa and nn operations into tile kernels and launches";
   let description = [{
@@ -18,7 +93,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     are fills and views of buffers.
 
     How much a program does, and how many parts sums over many rows have, depends
-    on shapes and on `schedule`. Results differ between schedules by the order of
+    on shapes and on the machine. Results differ between machines by the order of
     such sums.
 
     Sizes of the tiles of attention are chosen too, or fixed by options, up to
@@ -48,10 +123,6 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
   ];
   let options = [
-    Option<"schedule", "schedule", "::nsa::ScheduleKind",
-           /*default=*/"::nsa::ScheduleKind::CPU",
-           "The machine that kernels are cut into programs for",
-           "::nsa::getScheduleValues()">,
     ListOption<"tileSizes", "tile-size", "std::string",
                "NAME=SIZE of tiles of attention that are not to be chosen: "
                "forward-queries and forward-keys of a program of compressed "

@@ -197,7 +197,7 @@ Schedule Schedule::parse(llvm::StringRef text) {
   return schedule;
 }
 
-KernelSchedule Schedule::applyTo(KernelSchedule machine) const {
+KernelCut Schedule::applyTo(KernelCut machine) const {
   for (const TileSizes::Size &entry : TileSizes::all())
     if (int64_t own = sizes.*entry.size; machine.fixed.*entry.size == 0)
       machine.fixed.*entry.size = own;
@@ -206,7 +206,7 @@ KernelSchedule Schedule::applyTo(KernelSchedule machine) const {
 
 /// Rows of a program of lists are to fill M-tiles.
 static void alignRows(Schedule &schedule, int64_t group,
-                      const KernelSchedule &machine) {
+                      const KernelCut &machine) {
   int64_t &selected = schedule.sizes.selectedQueries;
   if (selected != 0)
     selected = std::max(selected, machine.getLeastQueries(group));
@@ -214,9 +214,9 @@ static void alignRows(Schedule &schedule, int64_t group,
 
 llvm::SmallVector<Schedule> nsa::getSchedules(ScheduledKernel kernel,
                                               int64_t width, int64_t group,
-                                              const KernelSchedule &machine) {
+                                              const KernelCut &machine) {
   llvm::SmallVector<Schedule> schedules(1);
-  if (!machine.isGPU)
+  if (!machine.isParallel())
     return schedules;
   for (const Row &row : table)
     if (row.kernel == kernel && width >= row.narrowest)

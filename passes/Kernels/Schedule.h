@@ -10,7 +10,7 @@
 #ifndef NSA_PASSES_KERNELS_SCHEDULE_H
 #define NSA_PASSES_KERNELS_SCHEDULE_H
 
-#include "passes/Kernels/KernelSchedule.h"
+#include "passes/Kernels/KernelCut.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace nsa {
@@ -23,7 +23,7 @@ struct Schedule {
 
   /// The machine's sizes but for those that this one has. What a user has fixed
   /// stays.
-  KernelSchedule applyTo(KernelSchedule machine) const;
+  KernelCut applyTo(KernelCut machine) const;
 
   /// As it was read; empty for the default.
   std::string text;
@@ -62,7 +62,7 @@ enum class ScheduledKernel {
 /// any shape.
 llvm::SmallVector<Schedule> getSchedules(ScheduledKernel kernel, int64_t width,
                                          int64_t group,
-                                         const KernelSchedule &machine);
+                                         const KernelCut &machine);
 
 } // namespace nsa
 

@@ -24,17 +24,15 @@ static void addPasses(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createExpandModel());
+    manager.addPass(createSetMachine({options.mmaRows}));
     manager.addPass(createSetInputShapes({options.microBatch, options.seqLen}));
     // A context has more blocks.
     if (options.context == 0 && options.sampleContext == 0)
       manager.addNestedPass<func::FuncOp>(createLimitSelection());
     manager.addNestedPass<func::FuncOp>(
         createAssignOptimizers({options.optimizer}));
-    // Copies of 16 bytes and matmuls on tensor cores need rows of
-    // 8 halves.
     if (options.fuse)
-      manager.addPass(createMergeProjections(
-          {options.schedule == ScheduleKind::CPU ? 1 : 8}));
+      manager.addPass(createMergeProjections());
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:
@@ -59,11 +57,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createOptimizer({options.optimizer}));
     addCleanUp(manager);
     if (options.fuse) {
-      manager.addNestedPass<func::FuncOp>(
-          createFuseAttention({!KernelSchedule::get(options.schedule).isGPU}));
+      manager.addNestedPass<func::FuncOp>(createFuseAttention());
       manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
-      manager.addPass(
-          createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
+      manager.addPass(createFuse());
     }
     // Refuses updates that were not fused.
     if (options.shardRanks != 1) {
@@ -73,8 +69,13 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addNestedPass<func::FuncOp>(createExpandUpdates());
     return;
   case Phase::Kernel:
-    manager.addPass(createConvertToTile(
-        {options.schedule, getTileSizes(options), options.selectedForm}));
+    manager.addPass(createNoteCompressedExtents());
+    manager.addPass(createLaunchDecodeSteps());
+    manager.addPass(createLaunchVectorMatmuls());
+    manager.addPass(createUseLibraryTypes());
+    manager.addPass(createRotateWithCompression());
+    manager.addPass(
+        createConvertToTile({getTileSizes(options), options.selectedForm}));
     return addCleanUp(manager);
   case Phase::Buffer:
     manager.addPass(createBuffer());
@@ -114,13 +115,12 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 static ArrayRef<StringRef> optionsOf(Phase phase) {
   static constexpr StringRef precision[] = {
       "micro-batch", "seq-len",  "context",   "sample-context",
-      "fuse",        "schedule", "precision", "optimizer"};
+      "fuse",        "mma-rows", "precision", "optimizer"};
   static constexpr StringRef gradient[] = {
       "context", "sample-context", "forward", "recompute", "recompute-budget"};
-  static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
-                                            "optimizer", "shard-optimizer"};
-  static constexpr StringRef kernel[] = {"schedule", "tile-size",
-                                         "selected-form"};
+  static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "optimizer",
+                                            "shard-optimizer"};
+  static constexpr StringRef kernel[] = {"tile-size", "selected-form"};
   static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
   static constexpr StringRef plan[] = {"gemm-workspace"};
   switch (phase) {

@@ -4,14 +4,17 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// - precision: nsa-expand-model, nsa-set-input-shapes, nsa-limit-selection,
-// nsa-assign-optimizers, nsa-merge-projections, nsa-precision
+// - precision: nsa-expand-model, nsa-set-machine, nsa-set-input-shapes,
+//   nsa-limit-selection, nsa-assign-optimizers, nsa-merge-projections,
+//   nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse; with a context,
 //   nsa-derive-decode and nsa-limit-selection first
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,
 //   for several ranks nsa-shard-optimizer, and nsa-expand-updates
-// - kernel: nsa-convert-to-tile, canonicalize, cse
+// - kernel: nsa-note-compressed-extents, of GPUs nsa-launch-decode-steps,
+//   nsa-launch-vector-matmuls, nsa-use-library-types and
+//   nsa-rotate-with-compression; nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
@@ -88,10 +91,10 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       *this, "recompute-budget",
       llvm::cl::desc("MiB that values kept for backward may need; 0 is no "
                      "limit to what is computed again")};
-  Option<ScheduleKind> schedule{
-      *this, "schedule",
-      llvm::cl::desc("The machine that kernels are cut into programs for"),
-      getScheduleValues(), llvm::cl::init(ScheduleKind::CPU)};
+  Option<int64_t> mmaRows{
+      *this, "mma-rows",
+      llvm::cl::desc("Rows of one MMA of the GPU that kernels are cut for: 16, "
+                     "or 64 of warpgroups; 0 for a CPU")};
   ListOption<std::string> tileSizes{
       *this, "tile-size",
       llvm::cl::desc("NAME=SIZE of tiles of attention that the conversion is "

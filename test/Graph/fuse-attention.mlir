@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention | FileCheck %s
 // RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention --remarks-filter-missed=nsa-fuse-attention -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MISSED
-// RUN: nsa-opt %s --pass-pipeline="builtin.module(func.func(nsa-fuse-attention{tokens=false}))" | FileCheck %s --check-prefix=SELECTED
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-fuse-attention | FileCheck %s --check-prefix=SELECTED
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>

@@ -48,7 +48,7 @@ static LogicalResult convertRows(OpT op, KernelCache &cache,
                                  PatternRewriter &rewriter) {
   constexpr bool split = std::is_same_v<OpT, nn::SplitRowsOp>;
   RowGrid grid(split ? op->getOperand(0) : op->getResult(0),
-               cache.getSchedule().elementsPerProgram);
+               cache.getMachine().getElementsPerProgram());
   int64_t programs = 0;
   for (Value part : op.getParts())
     programs += llvm::divideCeil(getDim(part, 0), int64_t(grid.perProgram));

@@ -13,8 +13,8 @@ namespace {
 /// Logits [rows, vocabulary], read row by row in tiles of the vocabulary.
 /// Programs are ranges of rows.
 struct CrossEntropyKernel {
-  CrossEntropyKernel(Value logits, const KernelSchedule &schedule)
-      : grid(logits, schedule.elementsPerProgram),
+  CrossEntropyKernel(Value logits, MachineAttr machine)
+      : grid(logits, machine.getElementsPerProgram()),
         tile(pickTile(grid.width, 2048)),
         tiles(llvm::divideCeil(grid.width, tile)) {}
 
@@ -211,7 +211,7 @@ void CrossEntropyKernel::buildChunk(TileBuilder &b,
 static LogicalResult convertCrossEntropyChunk(nn::CrossEntropyChunkOp op,
                                               KernelCache &cache,
                                               PatternRewriter &rewriter) {
-  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  CrossEntropyKernel kernel(op.getLogits(), cache.getMachine());
   return replaceByKernel(cache, rewriter, op,
                          kernel.spec(op.getLossGrad() ? 9 : 5),
                          [&](auto &b, auto in, ArrayRef<Value> out) {
@@ -222,7 +222,7 @@ static LogicalResult convertCrossEntropyChunk(nn::CrossEntropyChunkOp op,
 static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
                                          KernelCache &cache,
                                          PatternRewriter &rewriter) {
-  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  CrossEntropyKernel kernel(op.getLogits(), cache.getMachine());
   auto programs = int64_t(kernel.grid.programs);
   Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
   auto rows = cache.launch(
@@ -247,7 +247,7 @@ static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
 static LogicalResult convertCrossEntropyBackward(nn::CrossEntropyBackwardOp op,
                                                  KernelCache &cache,
                                                  PatternRewriter &rewriter) {
-  CrossEntropyKernel kernel(op.getLogits(), cache.getSchedule());
+  CrossEntropyKernel kernel(op.getLogits(), cache.getMachine());
   return replaceByKernel(cache, rewriter, op, kernel.spec(4),
                          [&](auto &b, auto in, ArrayRef<Value> out) {
                            kernel.buildBackward(b, in, out);

@@ -26,7 +26,7 @@ namespace {
 /// tend to be neighbours. It adds the tokens of a range in order; a part of
 /// its own has each range.
 struct TableGradient {
-  TableGradient(nn::EmbeddingBackwardOp op, const KernelSchedule &schedule);
+  TableGradient(nn::EmbeddingBackwardOp op, MachineAttr machine);
 
   KernelSpec spec() const;
   void build(TileBuilder &b, ArrayRef<Value> args) const;
@@ -66,11 +66,10 @@ private:
 };
 } // namespace
 
-TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
-                             const KernelSchedule &schedule)
-    : grid(op.getOutputGrad(), schedule.elementsPerProgram),
+TableGradient::TableGradient(nn::EmbeddingBackwardOp op, MachineAttr machine)
+    : grid(op.getOutputGrad(), machine.getElementsPerProgram()),
       vocab(getDim(op.getTableGrad(), 0)) {
-  if (!schedule.scatterElements) {
+  if (!machine.getScatterElements()) {
     slice = pickTile(grid.width, grid.width >= 512 ? 64 : 32);
     slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
     return;
@@ -79,14 +78,14 @@ TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
   slice = pickTile(grid.width, 128);
   slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
   int64_t mostParts =
-      schedule.scatterElements / std::max<int64_t>(vocab * grid.width, 1);
+      machine.getScatterElements() / std::max<int64_t>(vocab * grid.width, 1);
   parts = std::max<int64_t>(
       std::min<int64_t>(llvm::divideCeil(int64_t(grid.rows), tokensPerPart),
                         mostParts),
       1);
-  strides =
-      std::clamp<int64_t>(llvm::divideCeil(schedule.programs, parts * slices),
-                          1, std::max<int64_t>(vocab / fewestRows, 1));
+  strides = std::clamp<int64_t>(
+      llvm::divideCeil(machine.getPrograms(), parts * slices), 1,
+      std::max<int64_t>(vocab / fewestRows, 1));
   ahead = strides == 1 ? 8 : 16;
   // As many threads as a row needs do all.
   zeroRows = 1;
@@ -173,7 +172,7 @@ void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
 
 static LogicalResult convertEmbedding(nn::EmbeddingOp op, KernelCache &cache,
                                       PatternRewriter &rewriter) {
-  RowGrid grid(op.getOutput(), cache.getSchedule().elementsPerProgram);
+  RowGrid grid(op.getOutput(), cache.getMachine().getElementsPerProgram());
   KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
   spec.takesExtents = true;
   return replaceByKernel(cache, rewriter, op, spec,
@@ -185,7 +184,7 @@ static LogicalResult convertEmbedding(nn::EmbeddingOp op, KernelCache &cache,
 static LogicalResult convertEmbeddingBackward(nn::EmbeddingBackwardOp op,
                                               KernelCache &cache,
                                               PatternRewriter &rewriter) {
-  TableGradient gradient(op, cache.getSchedule());
+  TableGradient gradient(op, cache.getMachine());
   Type result = op.getTableGrad().getType(), type = result;
   if (gradient.parts > 1)
     type = RankedTensorType::get(

@@ -44,7 +44,7 @@ static LogicalResult convertCastAll(nn::CastAllOp op, KernelCache &cache,
   int64_t programs = 0, elements = 0;
   for (Value input : op.getInputs()) {
     grids.emplace_back(ShapedType::getNumElements(getShape(input)),
-                       cache.getSchedule());
+                       cache.getMachine());
     if (!grids.back().fits())
       return rewriter.notifyMatchFailure(op, "no grid for so many elements");
     programs += int64_t(grids.back().programs);

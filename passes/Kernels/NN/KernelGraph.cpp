@@ -193,9 +193,9 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
     auto plan = plans.find(graph.getRoots().front()->getName().getStringRef());
     if (plan == plans.end())
       return failure();
-    kernel = plan->second(graph, cache.getSchedule());
+    kernel = plan->second(graph, cache.getMachine());
   } else {
-    FlatGrid grid(largest, cache.getSchedule());
+    FlatGrid grid(largest, cache.getMachine());
     if (!grid.fits())
       return failure();
     kernel = planElementwise(grid);

@@ -126,8 +126,7 @@ struct RootKernel {
 };
 
 /// Plans the kernel of a graph with roots of one kind.
-using PlanRoot = RootKernel (*)(const KernelGraph &graph,
-                                const KernelSchedule &schedule);
+using PlanRoot = RootKernel (*)(const KernelGraph &graph, MachineAttr machine);
 
 /// The kernels of roots, by operation.
 class RootKernels {

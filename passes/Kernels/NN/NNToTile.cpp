@@ -33,14 +33,14 @@ static int64_t countRows(int64_t elements) {
   return 0;
 }
 
-FlatGrid::FlatGrid(const Extent &elements, const KernelSchedule &schedule,
+FlatGrid::FlatGrid(const Extent &elements, MachineAttr machine,
                    int64_t elementsPerProgram)
     : elements(elements), rows(countRows(int64_t(elements))) {
   // What is no constant is one row, or too much.
   Extent width = elements;
   if (rows != 1)
     width = int64_t(elements) / std::max<int64_t>(rows, 1);
-  tile = pickTile(int64_t(width), schedule.elementsPerTile);
+  tile = pickTile(int64_t(width), machine.getElementsPerTile());
   tilesPerRow = ceilDiv(width, tile);
   tiles = rows * tilesPerRow;
   perProgram = llvm::divideCeil(elementsPerProgram, tile);
@@ -57,14 +57,14 @@ static Extent countElements(Value tensor, unsigned dropped = 0) {
   return elements;
 }
 
-FlatGrid::FlatGrid(Value tensor, const KernelSchedule &schedule)
-    : FlatGrid(countElements(tensor), schedule) {
+FlatGrid::FlatGrid(Value tensor, MachineAttr machine)
+    : FlatGrid(countElements(tensor), machine) {
   constexpr int64_t fewest = 64;
   ArrayRef<int64_t> shape = nsa::getShape(tensor);
   if (shape.size() < 3 || int64_t(elements) == 0 || rows != 1)
     return;
   int64_t width = ShapedType::getNumElements(shape.drop_front(2));
-  int64_t divisor = pickTile(width, schedule.elementsPerTile);
+  int64_t divisor = pickTile(width, machine.getElementsPerTile());
   if (width % divisor != 0 || divisor < fewest)
     return;
   int64_t each = perProgram * tile;
@@ -137,8 +137,8 @@ Value nsa::sumRows(TileBuilder &b, Value partials, Value cols, int64_t atOnce) {
 Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
                            Operation *op, Value partials, Type result) {
   int64_t rows = getDim(partials, 0), width = getDim(partials, 1);
-  const KernelSchedule &schedule = cache.getSchedule();
-  int64_t tile = pickTile(width, schedule.sumColumns);
+  MachineAttr machine = cache.getMachine();
+  int64_t tile = pickTile(width, machine.getSumColumns());
   KernelSpec spec = {
       "sum",
       "t" + std::to_string(rows) + "x" + std::to_string(width),
@@ -147,7 +147,8 @@ Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
   return cache.launch(builder, op, spec, partials, result,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         Value cols = b.range(b.programId(0) * tile, tile, 1);
-                        Value sum = sumRows(b, args[0], cols, schedule.sumRows);
+                        Value sum =
+                            sumRows(b, args[0], cols, machine.getSumRows());
                         b.store(sum, b.view(args[1], {width}), {cols});
                       })[0];
 }
@@ -184,7 +185,7 @@ nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
   if (sum)
     rewriter.modifyOpInPlace(op, [&] {
       cast<RowSumOpInterface>(sum.getOwner())
-          .makeRowSumPartial(cache.getSchedule().mostPartialSums);
+          .makeRowSumPartial(cache.getMachine().getPrograms());
       if (result)
         result.setType(sum.getType());
     });

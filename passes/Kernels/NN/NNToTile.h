@@ -25,13 +25,13 @@ int64_t pickTile(int64_t extent, int64_t limit);
 /// partial: its elements outside read as 0 and are not written. As coordinates
 /// have 32 bits, more elements are seen as a matrix.
 struct FlatGrid {
-  FlatGrid(const Extent &elements, const KernelSchedule &schedule)
-      : FlatGrid(elements, schedule, schedule.elementsPerProgram) {}
-  FlatGrid(const Extent &elements, const KernelSchedule &schedule,
+  FlatGrid(const Extent &elements, MachineAttr machine)
+      : FlatGrid(elements, machine, machine.getElementsPerProgram()) {}
+  FlatGrid(const Extent &elements, MachineAttr machine,
            int64_t elementsPerProgram);
   /// Tiles divide the elements of a token (after the first two dimensions)
   /// where they are not too few: the tensor may be columns of a matrix.
-  FlatGrid(mlir::Value tensor, const KernelSchedule &schedule);
+  FlatGrid(mlir::Value tensor, MachineAttr machine);
 
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       llvm::ArrayRef<tile::Operand> place,

@@ -17,9 +17,9 @@ using namespace nsa::tile;
 
 /// Each gradient has as many partial sums as the schedule allows, so that one
 /// kernel adds them whatever the shapes.
-static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
-  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)), schedule);
-  grid.programs = schedule.mostPartialSums;
+static FlatGrid getNormGrid(Value gradient, MachineAttr machine) {
+  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)), machine);
+  grid.programs = machine.getPrograms();
   grid.perProgram = std::max<int64_t>(
       llvm::divideCeil(int64_t(grid.tiles), int64_t(grid.programs)),
       4096 / grid.tile);
@@ -77,13 +77,13 @@ namespace {
 /// The grid of one of `batch` matrices that lie one below the other: program
 /// `p` of the kernel is `p % programs` of matrix `p / programs`.
 struct MatrixGrid : private FlatGrid {
-  MatrixGrid(nn::NormalizeOp op, const KernelSchedule &schedule)
+  MatrixGrid(nn::NormalizeOp op, MachineAttr machine)
       : FlatGrid(op.getInput().getType().getNumElements() / op.getBatch(),
-                 schedule),
+                 machine),
         batch(op.getBatch()) {
     // Every program adds up the partial sums of its matrix.
     perProgram = std::max<int64_t>(
-        perProgram, llvm::divideCeil(int64_t(tiles), schedule.mostPartialSums));
+        perProgram, llvm::divideCeil(int64_t(tiles), machine.getPrograms()));
     programs =
         std::max<int64_t>(llvm::divideCeil(int64_t(tiles), perProgram), 1);
   }
@@ -218,13 +218,13 @@ static LogicalResult convertGradientNorm(nn::GradientNormOp op,
     return success();
   }
   for (Value gradient : op.getGradients())
-    if (!getNormGrid(gradient, cache.getSchedule()).fits())
+    if (!getNormGrid(gradient, cache.getMachine()).fits())
       return rewriter.notifyMatchFailure(op, "too many elements");
   SmallVector<Value> parts;
-  Type type = RankedTensorType::get(cache.getSchedule().mostPartialSums,
+  Type type = RankedTensorType::get(cache.getMachine().getPrograms(),
                                     rewriter.getF32Type());
   for (Value gradient : op.getGradients()) {
-    FlatGrid grid = getNormGrid(gradient, cache.getSchedule());
+    FlatGrid grid = getNormGrid(gradient, cache.getMachine());
     KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
                        "",
                        {grid.programs, 1, 1},
@@ -252,7 +252,7 @@ static LogicalResult convertGradientNorm(nn::GradientNormOp op,
 
 static LogicalResult convertNormalize(nn::NormalizeOp op, KernelCache &cache,
                                       PatternRewriter &rewriter) {
-  MatrixGrid grid(op, cache.getSchedule());
+  MatrixGrid grid(op, cache.getMachine());
   if (!grid.fits())
     return rewriter.notifyMatchFailure(op, "too many elements");
   Value input = op.getInput();
@@ -304,9 +304,9 @@ public:
 
   LogicalResult matchAndRewrite(ElementwiseUpdateOpInterface op,
                                 PatternRewriter &rewriter) const override {
-    const KernelSchedule &schedule = cache.getSchedule();
+    // A program has a few numbers to compute first.
     FlatGrid grid(ShapedType::getNumElements(getShape(op->getOperand(0))),
-                  schedule, schedule.elementsPerUpdate);
+                  cache.getMachine(), /*elementsPerProgram=*/16384);
     if (!grid.fits())
       return rewriter.notifyMatchFailure(op, "too many elements");
     auto step = dyn_cast<OptimizerOpInterface>(op.getOperation());

@@ -123,24 +123,22 @@ static void buildSumRows(TileBuilder &b, const RowGrid &grid,
     b.store(sum, partials, {b.programId(0), cols});
 }
 
-static RowGrid getGrid(Value rows, const KernelSchedule &schedule) {
+static RowGrid getGrid(Value rows, MachineAttr machine) {
   return {rows, /*elementsPerProgram=*/16384, /*maxPrograms=*/0,
-          schedule.getRowsAtOnce(getShape(rows).back())};
+          machine.getRowsAtOnce(getShape(rows).back())};
 }
 
-static RootKernel planForward(const KernelGraph &graph,
-                              const KernelSchedule &schedule) {
-  RowGrid grid = getGrid(graph.getRoot<nn::RMSNormOp>().getInput(), schedule);
+static RootKernel planForward(const KernelGraph &graph, MachineAttr machine) {
+  RowGrid grid = getGrid(graph.getRoot<nn::RMSNormOp>().getInput(), machine);
   return {grid.name(), grid.programs, 4 * int64_t(grid.rows) * grid.width,
           [grid](TileBuilder &b, const KernelGraph &graph,
                  ArrayRef<Value> args) { buildForward(b, grid, graph, args); }};
 }
 
 /// The operation's sum over rows is partial.
-static RootKernel planBackward(const KernelGraph &graph,
-                               const KernelSchedule &schedule) {
+static RootKernel planBackward(const KernelGraph &graph, MachineAttr machine) {
   auto op = graph.getRoot<nn::RMSNormBackwardOp>();
-  RowGrid grid = getGrid(op.getInput(), schedule);
+  RowGrid grid = getGrid(op.getInput(), machine);
   grid.cutInto(*op.getPartialSums());
   return {
       grid.name(), grid.programs, 10 * int64_t(grid.rows) * grid.width,
@@ -149,18 +147,16 @@ static RootKernel planBackward(const KernelGraph &graph,
       }};
 }
 
-static RootKernel planAddBias(const KernelGraph &graph,
-                              const KernelSchedule &schedule) {
-  RowGrid grid = getGrid(graph.getRoot<nn::AddBiasOp>().getInput(), schedule);
+static RootKernel planAddBias(const KernelGraph &graph, MachineAttr machine) {
+  RowGrid grid = getGrid(graph.getRoot<nn::AddBiasOp>().getInput(), machine);
   return {grid.name(), grid.programs, int64_t(grid.rows) * grid.width,
           [grid](TileBuilder &b, const KernelGraph &graph,
                  ArrayRef<Value> args) { buildAddBias(b, grid, graph, args); }};
 }
 
-static RootKernel planSumRows(const KernelGraph &graph,
-                              const KernelSchedule &schedule) {
+static RootKernel planSumRows(const KernelGraph &graph, MachineAttr machine) {
   auto op = graph.getRoot<nn::SumRowsOp>();
-  RowGrid grid = getGrid(op.getInput(), schedule);
+  RowGrid grid = getGrid(op.getInput(), machine);
   grid.cutInto(*op.getPartialSums());
   return {grid.name(), grid.programs, int64_t(grid.rows) * grid.width,
           [grid](TileBuilder &b, const KernelGraph &graph,

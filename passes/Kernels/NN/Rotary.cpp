@@ -122,7 +122,7 @@ RootKernel RotaryKernel::plan() const {
 }
 
 void nsa::addRotaryKernels(RootKernels &roots) {
-  roots.add<nn::RotaryOp>([](const KernelGraph &graph, const KernelSchedule &) {
+  roots.add<nn::RotaryOp>([](const KernelGraph &graph, MachineAttr) {
     return RotaryKernel(graph).plan();
   });
 }

@@ -24,7 +24,8 @@ static LogicalResult convertAccumulateRows(nn::AccumulateRowsOp op,
   SmallVector<int64_t> tiles, ends;
   int64_t programs = 0, flops = 0;
   for (Value rows : op.getRows()) {
-    tiles.push_back(pickTile(getDim(rows, 1), cache.getSchedule().sumColumns));
+    tiles.push_back(
+        pickTile(getDim(rows, 1), cache.getMachine().getSumColumns()));
     programs += llvm::divideCeil(getDim(rows, 1), tiles.back());
     ends.push_back(programs);
     flops += ShapedType::getNumElements(getShape(rows));
@@ -36,7 +37,7 @@ static LogicalResult convertAccumulateRows(nn::AccumulateRowsOp op,
       b.ifThen((program >= first) & (program < ends[i]), [&] {
         Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
         addRows(b, args[i], args[count + i], args[2 * count + i], cols,
-                cache.getSchedule().sumRows);
+                cache.getMachine().getSumRows());
       });
     }
   };

@@ -14,13 +14,18 @@
 
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
-#include "passes/Kernels/LibraryMatmuls.h"
 #include "passes/Kernels/NN/KernelGraph.h"
 #include "passes/Kernels/NN/NNToTile.h"
+#include "passes/Kernels/Passes.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <numeric>
+
+namespace nsa {
+#define GEN_PASS_DEF_LAUNCHVECTORMATMULS
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -30,7 +35,7 @@ namespace {
 /// x [m, k] times the transpose of w [n, k].
 class VectorMatmul {
 public:
-  VectorMatmul(nn::MatmulOp op, const KernelSchedule &schedule);
+  VectorMatmul(nn::MatmulOp op, MachineAttr machine);
 
   /// Whether it has so few rows that reading the matrix takes all of the time.
   static bool isOne(nn::MatmulOp op);
@@ -84,7 +89,7 @@ static int64_t getCols(int64_t k, int64_t vector) {
   return cols;
 }
 
-VectorMatmul::VectorMatmul(nn::MatmulOp op, const KernelSchedule &schedule)
+VectorMatmul::VectorMatmul(nn::MatmulOp op, MachineAttr machine)
     : op(op), sizes(op.getSizes()) {
   producer = findProducer();
   consumer = findConsumer();
@@ -103,8 +108,9 @@ VectorMatmul::VectorMatmul(nn::MatmulOp op, const KernelSchedule &schedule)
   // Short programs: as they end, those of the next launch take their SM,
   // and ask for rows of their matrix while they wait.
   perProgram = std::min(
-      most, static_cast<int64_t>(llvm::alignTo(
-                llvm::divideCeil(length, 4 * schedule.processors), atOnce)));
+      most,
+      static_cast<int64_t>(llvm::alignTo(
+          llvm::divideCeil(length, 4 * machine.getProcessors()), atOnce)));
 }
 
 bool VectorMatmul::isOne(nn::MatmulOp op) {
@@ -388,7 +394,19 @@ void VectorMatmul::launch(KernelCache &cache) {
     producer->erase();
 }
 
-void nsa::launchVectorMatmuls(ModuleOp module, KernelCache &cache) {
+namespace {
+struct LaunchVectorMatmuls
+    : nsa::impl::LaunchVectorMatmulsBase<LaunchVectorMatmuls> {
+  void runOnOperation() override;
+};
+} // namespace
+
+void LaunchVectorMatmuls::runOnOperation() {
+  ModuleOp module = getOperation();
+  KernelCache cache(module);
+  if (!cache.getMachine().isParallel() ||
+      !module.lookupSymbol(training::decodeEntry))
+    return;
   SmallVector<nn::MatmulOp> products;
   for (auto function : module.getOps<func::FuncOp>()) {
     // Training entries keep their matmuls.
@@ -401,5 +419,7 @@ void nsa::launchVectorMatmuls(ModuleOp module, KernelCache &cache) {
         products.push_back(op);
   }
   for (nn::MatmulOp op : products)
-    VectorMatmul(op, cache.getSchedule()).launch(cache);
+    VectorMatmul(op, cache.getMachine()).launch(cache);
+  if (cache.hasFailed())
+    signalPassFailure();
 }

@@ -104,7 +104,8 @@ private:
     return table && FusedGradients::getStored(grad) != grad;
   }
   bool isTurnedAtOnce(int64_t branch) {
-    return isTurned(branch) && (!machine.isGPU || !attendsToTokens(branch));
+    return isTurned(branch) &&
+           (!machine.isParallel || !attendsToTokens(branch));
   }
   /// "dkdv" of the kind of a branch of a sum.
   std::string getSuffix(int64_t branch) {
@@ -160,12 +161,12 @@ private:
 Gradients::Gradients(Operation *op, FusedGradients grads, KernelCache &cache,
                      PatternRewriter &rewriter)
     : op(op), grads(grads), cache(cache), rewriter(rewriter),
-      machine(grads, cache.getSchedule()),
+      machine(grads, cache.getMachine()),
       statistics(machine.shape, machine.size(), machine.isGated,
-                 machine.foldsGates(), machine.isGPU),
+                 machine.foldsGates(), machine.isParallel),
       table(outside(grads.table)), start(outside(grads.start)) {
   if (machine.selected) {
-    forms.emplace(*machine.selected, cache.getSchedule());
+    forms.emplace(*machine.selected, cache.getMachine());
     AttentionBackwardOp selected = grads.branches[machine.number];
     indices = machine.selected->launchNumbers(
         cache, rewriter, op, outside(selected.getIndices()), start);
@@ -177,7 +178,7 @@ Gradients::Gradients(Operation *op, FusedGradients grads, KernelCache &cache,
 Gradients::Cut Gradients::cut(StringRef suffix, ScheduledKernel kernel,
                               bool hasMasks) {
   ChosenSchedule own = machine.shape.choose(cache, op, suffix, kernel);
-  return {AttentionBranches(grads, own.applyTo(cache.getSchedule()), hasMasks,
+  return {AttentionBranches(grads, own.applyTo(cache.getMachine()), hasMasks,
                             own.columnParts),
           own};
 }
@@ -193,7 +194,7 @@ QueryGradResults Gradients::launchQueryGrad(ArrayRef<Value> lists) {
   auto kernel = !machine.selected ? ScheduledKernel::QueryGrad
                 : hasMasks        ? ScheduledKernel::MaskedQueryGrad
                                   : ScheduledKernel::ListQueryGrad;
-  AttentionBranches uncut(grads, cache.getSchedule(), hasMasks);
+  AttentionBranches uncut(grads, cache.getMachine(), hasMasks);
   KernelSpec spec = QueryGradKernel(uncut, statistics, gathers).spec();
   Cut made = cut(spec.suffix, kernel, hasMasks);
   queryGrad.emplace(made, statistics, gathers);
@@ -219,7 +220,7 @@ QueryGradResults Gradients::launchQueryGrad(ArrayRef<Value> lists) {
       in.selection =
           made.selected->launchUnion(cache, rewriter, op, indices, start);
   }
-  if (grads.turnsTokens && !machine.isGPU)
+  if (grads.turnsTokens && !machine.isParallel)
     in.table = table;
 
   Type f32 = rewriter.getF32Type();
@@ -288,7 +289,7 @@ Value Gradients::launchDenseQueryGrad(const QueryGradResults &query) {
 /// Of all heads, or on wide machines a program for each key head.
 LaunchPart Gradients::makeBiasGrad(const QueryGradResults &query) {
   KernelSpec own = {"dbias", machine.name()};
-  own.grid = {1, machine.isGPU ? machine.shape.keyHeads : 1, 1};
+  own.grid = {1, machine.isParallel ? machine.shape.keyHeads : 1, 1};
   own.takesExtents = takesExtents();
   return {own,
           {query.biasParts},
@@ -502,7 +503,7 @@ SmallVector<Value> Gradients::launch() {
     addLast(rotateTensor(grad, table, start, /*inverse=*/true), grad);
   };
   // What no other kernel turns back.
-  if (grads.turnsTokens && machine.isGPU) {
+  if (grads.turnsTokens && machine.isParallel) {
     turnBack(ofQueries);
     for (int64_t branch : tokens)
       if (branch != machine.number || !hasListParts())

@@ -52,21 +52,21 @@ struct AttentionBranches {
   /// `sum` is a FusedSum or FusedGradients. With `hasMasks` programs have the
   /// rows of one head and masks of the blocks that these selected, else lists.
   template <typename SumT>
-  AttentionBranches(const SumT &sum, const KernelSchedule &schedule,
+  AttentionBranches(const SumT &sum, const KernelCut &cut,
                     bool hasMasks = false, int64_t columnParts = 1)
       : shape(getShapeOf(getFirst(sum))), ranges(sum.branches.size()),
-        isGated(bool(sum.combine)), isGPU(schedule.isGPU) {
-    shape.fitTo(schedule, columnParts);
+        isGated(bool(sum.combine)), isParallel(cut.isParallel()) {
+    shape.fitTo(cut, columnParts);
     for (auto [branch, range] : llvm::zip_equal(sum.branches, ranges)) {
       auto own = branch;
       if (own && hasIndices(own)) {
         number = &range - ranges.begin();
-        selected.emplace(own, schedule);
+        selected.emplace(own, cut);
         selected->shape.columnParts = columnParts;
         if (hasMasks)
-          range = makeMasked(*selected, schedule);
+          range = makeMasked(*selected, cut);
       } else if (own) {
-        range.emplace(getShapeOf(own), own.getVisibility(), schedule);
+        range.emplace(getShapeOf(own), own.getVisibility(), cut);
         range->isPacked = own.getStart() != nullptr;
         range->shape.columnParts = columnParts;
       }
@@ -80,7 +80,7 @@ struct AttentionBranches {
   /// One branch that goes through a range of keys.
   explicit AttentionBranches(const DenseAttention &range)
       : shape(range.shape), ranges({range}), isGated(false),
-        isGPU(range.isGPU) {}
+        isParallel(range.isParallel) {}
 
   /// The branch with indices, if there is one, else the only one.
   template <typename SumT>
@@ -157,7 +157,7 @@ struct AttentionBranches {
   /// The branches that go through ranges of keys, by number.
   llvm::SmallVector<std::optional<DenseAttention>> ranges;
   /// Whether they are those of a gated sum.
-  bool isGated, isGPU;
+  bool isGated, isParallel;
   std::optional<nn::GateActivation> activation;
   bool hasBias = false;
 };

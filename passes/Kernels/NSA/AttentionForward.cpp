@@ -98,7 +98,7 @@ static void buildForward(TileBuilder &b, const AttentionBranches &attention,
 static LogicalResult launchForward(Operation *op, FusedSum sum,
                                    KernelCache &cache,
                                    PatternRewriter &rewriter) {
-  const KernelSchedule &machine = cache.getSchedule();
+  const KernelCut &machine = cache.getMachine();
   AttentionBranches attention(sum, machine);
   bool hasMasks = false;
   auto kernel = ScheduledKernel::Forward;
@@ -228,7 +228,7 @@ static LogicalResult convertRotaryAttention(RotaryAttentionOp op,
   ChosenSchedule own =
       getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
   DenseAttention range(getShapeOf(op), op.getVisibility(),
-                       own.applyTo(cache.getSchedule()));
+                       own.applyTo(cache.getMachine()));
   range.shape.columnParts = own.columnParts;
   range.isPacked = op.getStart() != nullptr;
   // Programs rotate the rows of one head.

@@ -24,8 +24,8 @@ int64_t nsa::getTileSize(const Extent &extent, int64_t limit,
                              limit);
 }
 
-Expr nsa::getQueryTileOf(Expr number, const Extent &count, bool isGPU) {
-  return isGPU ? (count - 1) - number : number;
+Expr nsa::getQueryTileOf(Expr number, const Extent &count, bool isParallel) {
+  return isParallel ? (count - 1) - number : number;
 }
 
 //===----------------------------------------------------------------------===//

@@ -92,8 +92,8 @@ struct AttentionShape {
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
   /// Tensor cores add 16 products at once: narrower heads get columns of zeros.
-  void fitTo(const KernelSchedule &machine, int64_t parts = 1) {
-    columnMultiple = machine.isGPU && elementBits == 16 ? 16 : 1;
+  void fitTo(const KernelCut &machine, int64_t parts = 1) {
+    columnMultiple = machine.isParallel() && elementBits == 16 ? 16 : 1;
     columnParts = parts;
   }
   /// Elements of a head in a tile, and their numbers.
@@ -124,7 +124,7 @@ struct AttentionShape {
                         llvm::StringRef suffix, ScheduledKernel kernel) const {
     return cache.choose(op, suffix, sequence,
                         getSchedules(kernel, std::max(keyWidth, valueWidth),
-                                     group(), cache.getSchedule()));
+                                     group(), cache.getMachine()));
   }
 
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
@@ -164,7 +164,8 @@ int64_t getTileSize(const Extent &extent, int64_t limit = 64,
 /// The query tile of program `number` of `count`. Later queries see more keys,
 /// so GPUs take the last tiles first: the longest programs must not start
 /// last.
-tile::Expr getQueryTileOf(tile::Expr number, const Extent &count, bool isGPU);
+tile::Expr getQueryTileOf(tile::Expr number, const Extent &count,
+                          bool isParallel);
 
 /// A visibility in a kernel for sequences of one length: what it says of i32
 /// values.

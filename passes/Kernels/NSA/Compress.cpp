@@ -9,13 +9,13 @@ using namespace nsa::tile;
 static constexpr int64_t columnMultiple = 16;
 
 int64_t CompressKernel::padded() const {
-  return isGPU ? static_cast<int64_t>(llvm::alignTo(width, columnMultiple))
-               : width;
+  return isParallel ? static_cast<int64_t>(llvm::alignTo(width, columnMultiple))
+                    : width;
 }
 
 int64_t CompressKernel::widthSlice() const {
   constexpr int64_t most = 64;
-  if (isGPU && padded() > most)
+  if (isParallel && padded() > most)
     for (int64_t slice = most; slice > 0; slice -= columnMultiple)
       if (padded() % slice == 0)
         return slice;
@@ -24,7 +24,8 @@ int64_t CompressKernel::widthSlice() const {
 
 int64_t CompressKernel::numColumnTiles() const {
   constexpr int64_t most = 128;
-  return isGPU ? static_cast<int64_t>(llvm::divideCeil(padded(), most)) : 1;
+  return isParallel ? static_cast<int64_t>(llvm::divideCeil(padded(), most))
+                    : 1;
 }
 
 int64_t CompressKernel::columnTile() const {
@@ -41,7 +42,8 @@ Extent CompressKernel::numBlockTiles() const {
 
 int64_t CompressKernel::getRowTile(const Extent &count) const {
   constexpr int64_t most = 64;
-  return isGPU && kind != CompressionKind::Mean ? most : getTileSize(count);
+  return isParallel && kind != CompressionKind::Mean ? most
+                                                     : getTileSize(count);
 }
 
 int64_t CompressKernel::phaseTile() const {

@@ -29,12 +29,12 @@ struct CompressOperands {
 ///
 struct CompressKernel {
   CompressKernel(CompressionKind kind, CompressedAttr compressed,
-                 const CompressOperands &in, const KernelSchedule &schedule)
-      : isGPU(schedule.isGPU), kind(kind), hasPositions(bool(in.positions)),
-        isPacked(bool(in.start)), heads(getDim(in.input, 2)),
-        width(getDim(in.input, 3)), block(compressed.getBlock()),
-        stride(compressed.getStride()), batch(getExtent(in.input, 0)),
-        sequence(getExtent(in.input, 1)),
+                 const CompressOperands &in, MachineAttr machine)
+      : isParallel(machine.isParallel()), kind(kind),
+        hasPositions(bool(in.positions)), isPacked(bool(in.start)),
+        heads(getDim(in.input, 2)), width(getDim(in.input, 3)),
+        block(compressed.getBlock()), stride(compressed.getStride()),
+        batch(getExtent(in.input, 0)), sequence(getExtent(in.input, 1)),
         blocks(isPacked ? floorDiv(sequence, stride)
                         : atLeast(floorDiv(sequence - block, stride) + 1, 0)) {
     // No block fits: how long it would be matters to parameters only.
@@ -109,7 +109,7 @@ struct CompressKernel {
   void buildOutputWeightGrad(tile::TileBuilder &b, const In &in,
                              Out dWeight) const;
 
-  bool isGPU;
+  bool isParallel;
   CompressionKind kind;
   bool hasPositions, isPacked;
   int64_t heads, width, block, stride;

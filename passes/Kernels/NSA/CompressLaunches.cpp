@@ -9,9 +9,15 @@
 #include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/CompressKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
+#include "passes/Kernels/Passes.h"
 #include "passes/Kernels/Rotation.h"
 
 #include "mlir/Transforms/RegionUtils.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_ROTATEWITHCOMPRESSION
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -165,10 +171,9 @@ private:
   void add(OpT op, Value input, ValueRange parameters, Value outputGrad = {}) {
     CompressOperands in =
         getOperands(op.getKind(), input, parameters, op.getStart(), outputGrad);
-    parts.push_back(
-        {{op.getKind(), op.getCompressed(), in, cache.getSchedule()},
-         in,
-         in.positions});
+    parts.push_back({{op.getKind(), op.getCompressed(), in, cache.getMachine()},
+                     in,
+                     in.positions});
   }
   void launchBiases();
 
@@ -314,7 +319,18 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   rewriter.replaceOp(attention, all);
 }
 
-void nsa::rotateWithCompression(ModuleOp module, KernelCache &cache) {
+namespace {
+struct RotateWithCompression
+    : nsa::impl::RotateWithCompressionBase<RotateWithCompression> {
+  void runOnOperation() override;
+};
+} // namespace
+
+void RotateWithCompression::runOnOperation() {
+  ModuleOp module = getOperation();
+  KernelCache cache(module);
+  if (!cache.getMachine().isParallel())
+    return;
   SmallVector<RotaryAttentionOp> attentions;
   module.walk([&](RotaryAttentionOp op) { attentions.push_back(op); });
   for (RotaryAttentionOp attention : attentions) {
@@ -329,6 +345,8 @@ void nsa::rotateWithCompression(ModuleOp module, KernelCache &cache) {
     if (succeeded(moveValueDefinitions(rewriter, inputs, compress)))
       rotateWith(compress, attention, cache);
   }
+  if (cache.hasFailed())
+    signalPassFailure();
 }
 
 void nsa::populateCompressPatterns(KernelPatterns &patterns) {

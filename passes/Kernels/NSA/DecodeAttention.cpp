@@ -20,35 +20,33 @@ static AttentionShape getSequenceShape(DecodeAttentionOp op) {
   return shape;
 }
 
-DecodeAttention::DecodeAttention(DecodeAttentionOp op,
-                                 const KernelSchedule &schedule)
+DecodeAttention::DecodeAttention(DecodeAttentionOp op, const KernelCut &cut)
     : op(op), shape(getSequenceShape(op)),
       visibility(op.getVisibility(), kLongest), rows(getDim(op.getKey(), 1)),
       count(op.getIndices() ? getDim(op.getIndices(), 3) : 0),
-      selectBlock(op.getVisibility().getIndexBlock()),
-      keyTile(getKeyTile(schedule)), numRows(static_cast<int64_t>(llvm::alignTo(
-                                         shape.group(), schedule.rowMultiple))),
-      isRing(!op.getIndices() && rows % keyTile == 0),
-      parts(getParts(schedule)) {
-  shape.fitTo(schedule);
+      selectBlock(op.getVisibility().getIndexBlock()), keyTile(getKeyTile(cut)),
+      numRows(static_cast<int64_t>(
+          llvm::alignTo(shape.group(), cut.getRowMultiple()))),
+      isRing(!op.getIndices() && rows % keyTile == 0), parts(getParts(cut)) {
+  shape.fitTo(cut);
 }
 
-int64_t DecodeAttention::getKeyTile(const KernelSchedule &schedule) const {
+int64_t DecodeAttention::getKeyTile(const KernelCut &cut) const {
   if (selectBlock != 0)
-    return SelectedAttention::getKeyTile(shape, selectBlock, schedule);
-  DenseAttention dense(shape, op.getVisibility(), schedule);
-  return dense.getKeyTile(schedule, schedule.fixed.forwardKeys);
+    return SelectedAttention::getKeyTile(shape, selectBlock, cut);
+  DenseAttention dense(shape, op.getVisibility(), cut);
+  return dense.getKeyTile(cut, cut.fixed.forwardKeys);
 }
 
 /// As many as there are tiles, if all run at once.
-int64_t DecodeAttention::getParts(const KernelSchedule &schedule) const {
-  if (!schedule.isGPU)
+int64_t DecodeAttention::getParts(const KernelCut &cut) const {
+  if (!cut.isParallel())
     return 1;
   int64_t keys = selectBlock != 0
                      ? std::min(rows, count * selectBlock)
                      : std::min(rows, visibility->getMaxKeys(kLongest));
   int64_t tiles = llvm::divideCeil(keys, keyTile);
-  int64_t most = llvm::divideCeil(2 * schedule.processors,
+  int64_t most = llvm::divideCeil(2 * cut.getProcessors(),
                                   shape.keyHeads * int64_t(shape.batch));
   return std::clamp<int64_t>(tiles, 1, most);
 }
@@ -212,7 +210,7 @@ Value nsa::mergeLse(TileBuilder &b, Value lses, int axis) {
 static LogicalResult convertDecodeAttention(DecodeAttentionOp op,
                                             KernelCache &cache,
                                             PatternRewriter &rewriter) {
-  DecodeAttention attention(op, cache.getSchedule());
+  DecodeAttention attention(op, cache.getMachine());
   const AttentionShape &shape = attention.shape;
   KernelSpec spec = {"",
                      attention.name(),

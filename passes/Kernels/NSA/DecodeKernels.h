@@ -15,7 +15,7 @@ namespace nsa {
 /// into parts of about equal number, each a program's, which have outputs of
 /// their own.
 struct DecodeAttention {
-  DecodeAttention(DecodeAttentionOp op, const KernelSchedule &schedule);
+  DecodeAttention(DecodeAttentionOp op, const KernelCut &cut);
 
   std::string name() const;
   int64_t flops() const;
@@ -42,8 +42,8 @@ struct DecodeAttention {
 
 private:
   /// As large as those of a sequence with so many keys.
-  int64_t getKeyTile(const KernelSchedule &schedule) const;
-  int64_t getParts(const KernelSchedule &schedule) const;
+  int64_t getKeyTile(const KernelCut &cut) const;
+  int64_t getParts(const KernelCut &cut) const;
   RowProgram makeProgram(tile::TileBuilder &b) const;
   /// The tile of the keys from `first` on.
   KeyTile loadTile(const RowProgram &program, tile::Expr position,

@@ -30,17 +30,17 @@ struct ScoreOperands {
 
 /// The scores of blocks.
 struct BlockScores {
-  BlockScores(DecodeSelectOp op, Value lseParts, const KernelSchedule &schedule)
+  BlockScores(DecodeSelectOp op, Value lseParts, MachineAttr machine)
       : op(op), shape(getShapeOf(op, op.getKey())),
         visibility(op.getCompressed(), int64_t(op.getContext())),
         rows(getDim(op.getKey(), 1)), lseParts(getDim(lseParts, 2)),
         numRows(static_cast<int64_t>(
-            llvm::alignTo(shape.group(), schedule.rowMultiple))),
+            llvm::alignTo(shape.group(), machine.getRowMultiple()))),
         block(static_cast<int64_t>(op.getBlock())),
         stride(static_cast<int64_t>(op.getStride())),
         selectBlock(op.getSelected().getBlock()),
-        tile(2 * schedule.columnMultiple) {
-    shape.fitTo(schedule);
+        tile(2 * machine.getColumnMultiple()) {
+    shape.fitTo(machine);
   }
 
   std::string name() const {
@@ -216,7 +216,7 @@ void BestBlocks::build(TileBuilder &b, const ScoreOperands &in,
 Value nsa::launchDecodeSelect(KernelCache &cache, OpBuilder &builder,
                               DecodeSelectOp op, Value lseParts,
                               ValueRange unused) {
-  BlockScores scores(op, lseParts, cache.getSchedule());
+  BlockScores scores(op, lseParts, cache.getMachine());
   BestBlocks best(op);
   const AttentionShape &shape = scores.shape;
   auto type = RankedTensorType::get(

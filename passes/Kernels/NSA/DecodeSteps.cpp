@@ -12,6 +12,12 @@
 #include "passes/Kernels/NSA/DecodeKernels.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/RowGates.h"
+#include "passes/Kernels/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_LAUNCHDECODESTEPS
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -70,11 +76,10 @@ AttentionSteps::findTogether(DecodeAttentionOp op) {
 /// The weights of the matmuls after attention. Its kernels leave bandwidth
 /// unused: each has some of these as unused inputs, which it prefetches to the
 /// L2 cache.
-static SmallVector<Value> findNextWeights(Operation *op,
-                                          const KernelSchedule &schedule) {
+static SmallVector<Value> findNextWeights(Operation *op, MachineAttr machine) {
   constexpr size_t most = 2;
   SmallVector<Value> weights;
-  if (schedule.mmaRows == 0)
+  if (machine.getWarpgroupRows() == 0)
     return weights;
   for (Operation *next = op->getNextNode(); next && weights.size() < most;
        next = next->getNextNode())
@@ -92,7 +97,7 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
   std::string suffix = "parts";
   for (DecodeAttentionOp branch : together) {
     LaunchPart part =
-        DecodeAttention(branch, cache.getSchedule()).getPart(cache);
+        DecodeAttention(branch, cache.getMachine()).getPart(cache);
     // Branches differ in their attributes.
     llvm::raw_string_ostream os(part.spec.suffix);
     Attribute(branch.getVisibility()).print(os);
@@ -105,7 +110,7 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
         branch == op ? "" : ("_" + branch.getVisibility().getKind()).str();
     launches.push_back(std::move(part));
   }
-  for (Value weight : findNextWeights(op, cache.getSchedule()))
+  for (Value weight : findNextWeights(op, cache.getMachine()))
     launches.back().inputs.push_back(weight);
   OpBuilder builder(op);
   auto results = launchTogether(cache, builder, op, suffix, launches);
@@ -154,7 +159,7 @@ void AttentionSteps::sumParts(DecodeAttentionOp op) {
   if (hasLse)
     types.push_back(op.getLse().getType());
   KernelSpec spec = {"sum",
-                     DecodeAttention(op, cache.getSchedule()).name(),
+                     DecodeAttention(op, cache.getMachine()).name(),
                      {shape[2], shape[0], 1}};
   spec.key = std::to_string(getDim(own.output, 1)) + (hasLse ? " lse" : "");
   OpBuilder builder(op);
@@ -206,12 +211,11 @@ static SmallVector<Value> buildGates(TileBuilder &b, nn::GateOp gate,
 }
 
 /// Columns of a head that a program sums: fewer where there are few heads.
-static int64_t getColumns(ArrayRef<int64_t> shape,
-                          const KernelSchedule &schedule) {
+static int64_t getColumns(ArrayRef<int64_t> shape, MachineAttr machine) {
   constexpr int64_t fewest = 16;
   int64_t columns = shape[3];
   while (columns % (2 * fewest) == 0 &&
-         shape[0] * shape[2] * (shape[3] / columns) < schedule.processors)
+         shape[0] * shape[2] * (shape[3] / columns) < machine.getProcessors())
     columns /= 2;
   return columns;
 }
@@ -246,7 +250,7 @@ void AttentionSteps::sumBranches(CombineOp op) {
     inputs.push_back(op.getGates());
   size_t numGates = inputs.size();
   ArrayRef<int64_t> shape = getShape(op.getOutput());
-  int64_t width = getColumns(shape, cache.getSchedule());
+  int64_t width = getColumns(shape, cache.getMachine());
   KernelSpec spec = {"parts",
                      "b" + std::to_string(shape[0]) + "h" +
                          std::to_string(shape[2]) + "d" +
@@ -324,7 +328,7 @@ void AttentionSteps::run() {
     Value indices = launchDecodeSelect(
         cache, builder, select,
         attention ? parts.lookup(attention).lse : select.getLse(),
-        findNextWeights(select, cache.getSchedule()));
+        findNextWeights(select, cache.getMachine()));
     select.getIndices().replaceAllUsesWith(indices);
     select.erase();
   }
@@ -335,7 +339,17 @@ void AttentionSteps::run() {
     sumParts(op);
 }
 
-void nsa::launchDecodeSteps(ModuleOp module, KernelCache &cache) {
+namespace {
+struct LaunchDecodeSteps : nsa::impl::LaunchDecodeStepsBase<LaunchDecodeSteps> {
+  void runOnOperation() override;
+};
+} // namespace
+
+void LaunchDecodeSteps::runOnOperation() {
+  ModuleOp module = getOperation();
+  KernelCache cache(module);
+  if (!cache.getMachine().isParallel())
+    return;
   for (auto function : module.getOps<FunctionOpInterface>()) {
     if (function.isExternal() || !function.getFunctionBody().hasOneBlock())
       continue;
@@ -343,4 +357,6 @@ void nsa::launchDecodeSteps(ModuleOp module, KernelCache &cache) {
     launchCacheSteps(block, cache);
     AttentionSteps(block, cache).run();
   }
+  if (cache.hasFailed())
+    signalPassFailure();
 }

@@ -29,32 +29,31 @@ bool DenseAttention::isLong() const {
 
 /// Two warpgroups share the keys and values that a program copies, or three
 /// where many keys follow each other.
-int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
-  int64_t fixed = schedule.fixed.forwardQueries;
-  int64_t rows = getProductRows(schedule);
+int64_t DenseAttention::getOwnQueryTile(const KernelCut &cut) const {
+  int64_t fixed = cut.fixed.forwardQueries;
+  int64_t rows = getProductRows(cut);
   if (fixed != 0 || rows == 0 || isNarrow() || int64_t(shape.sequence) < rows)
-    return getQueryTile(schedule, fixed);
+    return getQueryTile(cut, fixed);
   return getTileSize(shape.sequence, (isLong() ? 3 : 2) * rows, rows);
 }
 
 /// Neighbouring queries see more keys of a window together than one of them
 /// does, so that a program of fewer queries with several heads of their group
 /// computes fewer pairs that do not count.
-int64_t DenseAttention::getPackedHeads(const KernelSchedule &schedule) const {
-  bool fits = visibility->attendsToTokens() &&
-              ownQueryTile == 2 * getProductRows(schedule);
+int64_t DenseAttention::getPackedHeads(const KernelCut &cut) const {
+  bool fits =
+      visibility->attendsToTokens() && ownQueryTile == 2 * getProductRows(cut);
   return fits ? std::gcd(ownQueryTile, shape.group()) : 1;
 }
 
 /// Three consumer warpgroups with a producer have registers for more keys at
 /// once.
-int64_t
-DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
-  int64_t rows = getProductRows(schedule);
-  int64_t tile = getKeyTile(schedule, schedule.fixed.forwardKeys);
+int64_t DenseAttention::getForwardKeyTile(const KernelCut &cut) const {
+  int64_t rows = getProductRows(cut);
+  int64_t tile = getKeyTile(cut, cut.fixed.forwardKeys);
   bool isLarge = rows != 0 && ownQueryTile == 3 * rows && tile == 64 &&
                  shape.keyWidth <= 128 && shape.valueWidth <= 128;
-  if (!isLarge || schedule.fixed.forwardKeys != 0)
+  if (!isLarge || cut.fixed.forwardKeys != 0)
     return tile;
   return isThin() ? 128 : 80;
 }
@@ -62,22 +61,22 @@ DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
 /// Warpgroups of one program wait for each other, those of two do not: the
 /// exponentials of one program overlap with the dots of the other. Two fit with
 /// 128 registers per thread.
-int64_t DenseAttention::getMinBlocks(const KernelSchedule &schedule) const {
-  int64_t rows = getProductRows(schedule);
+int64_t DenseAttention::getMinBlocks(const KernelCut &cut) const {
+  int64_t rows = getProductRows(cut);
   bool fits = shape.keyWidth <= 128 && shape.valueWidth <= 128;
   return rows != 0 && ownQueryTile == 2 * rows && fits ? 2 : 0;
 }
 
-int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
+int64_t DenseAttention::getOwnKeyTile(const KernelCut &cut,
                                       int64_t fewest) const {
   int64_t tile = keyTile;
-  if (schedule.fixed.backwardKeys != 0)
+  if (cut.fixed.backwardKeys != 0)
     return tile;
   auto countPrograms = [&] {
     return int64_t(ceilDiv(shape.keys, tile) * shape.keyHeads * shape.batch);
   };
-  while (countPrograms() < schedule.processors && tile > fewest &&
-         tile / 2 % schedule.tileMultiple == 0)
+  while (countPrograms() < cut.getProcessors() && tile > fewest &&
+         tile / 2 % cut.getTileMultiple() == 0)
     tile /= 2;
   return tile;
 }
@@ -178,7 +177,7 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
   range.batch = b.programId(2);
   range.keyHead = b.expr(head) / attention.shape.group();
   range.first = getQueryTileOf(b.programId(0), attention.numQueryTiles(queries),
-                               attention.isGPU) *
+                               attention.isParallel) *
                 queries;
   range.count = queries;
   range.query = stored = b.range(range.first, range.count, 0);
@@ -188,7 +187,8 @@ RowProgram DenseAttention::makeForwardProgram(TileBuilder &b) const {
   if (packedHeads == 1)
     return HeadProgram(*this, ownQueryTile, b);
   int64_t queries = ownQueryTile / packedHeads;
-  Expr tile = getQueryTileOf(b.programId(0), numQueryTiles(queries), isGPU);
+  Expr tile =
+      getQueryTileOf(b.programId(0), numQueryTiles(queries), isParallel);
   return makeHeadsProgram(shape, queries, packedHeads, b, tile);
 }
 
@@ -264,7 +264,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
   // Queries that see some key of the tile.
   Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
   // From a multiple of 16 bytes on in rows of f32, where copies begin.
-  int64_t before = isGPU ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
+  int64_t before =
+      isParallel ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
   Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
   Expr endQuery = visibility.endQuery(last);
   if (args.start) {

@@ -15,20 +15,18 @@ namespace nsa {
 /// The kernels of one visibility: what they know at compile time.
 struct DenseAttention {
   DenseAttention(const AttentionShape &shape,
-                 VisibilityAttrInterface visibility,
-                 const KernelSchedule &schedule, int64_t selectBlock = 0)
+                 VisibilityAttrInterface visibility, const KernelCut &cut,
+                 int64_t selectBlock = 0)
       : shape(shape), visibility(visibility, shape.sequence),
         selectBlock(selectBlock),
-        queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
-        keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
-        ownQueryTile(getOwnQueryTile(schedule)),
-        packedHeads(getPackedHeads(schedule)),
-        forwardKeyTile(getForwardKeyTile(schedule)),
-        minBlocks(getMinBlocks(schedule)),
-        ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
-        sumTile(getOwnKeyTile(schedule, 0)), isGPU(schedule.isGPU),
-        hasWarpgroups(getProductRows(schedule) != 0) {
-    this->shape.fitTo(schedule);
+        queryTile(getQueryTile(cut, cut.fixed.backwardQueries)),
+        keyTile(getKeyTile(cut, cut.fixed.backwardKeys)),
+        ownQueryTile(getOwnQueryTile(cut)), packedHeads(getPackedHeads(cut)),
+        forwardKeyTile(getForwardKeyTile(cut)), minBlocks(getMinBlocks(cut)),
+        ownKeyTile(getOwnKeyTile(cut, getProductRows(cut))),
+        sumTile(getOwnKeyTile(cut, 0)), isParallel(cut.isParallel()),
+        hasWarpgroups(getProductRows(cut) != 0) {
+    this->shape.fitTo(cut);
   }
 
   /// For kernel names: "b1s64h4x2d16_w32".
@@ -48,20 +46,20 @@ struct DenseAttention {
   /// tiles of them waste less at the edge; with many keys that matters
   /// less than the work per tile. Where that is done by many threads that wait
   /// for each other, it always does.
-  int64_t maxKeyTile(const KernelSchedule &schedule) const {
-    if (visibility->attendsToTokens() || schedule.isGPU)
+  int64_t maxKeyTile(const KernelCut &cut) const {
+    if (visibility->attendsToTokens() || cut.isParallel())
       return isNarrow() ? 32 : 64;
     auto keys = int64_t(shape.keys);
     return keys <= 256 ? 16 : keys <= 1024 ? 32 : 64;
   }
   /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
-  int64_t getQueryTile(const KernelSchedule &schedule, int64_t fixed) const {
+  int64_t getQueryTile(const KernelCut &cut, int64_t fixed) const {
     int64_t most = fixed != 0 ? fixed : isNarrow() ? 32 : 64;
-    return getTileSize(shape.sequence, most, schedule.tileMultiple);
+    return getTileSize(shape.sequence, most, cut.getTileMultiple());
   }
-  int64_t getKeyTile(const KernelSchedule &schedule, int64_t fixed) const {
-    int64_t most = fixed != 0 ? fixed : maxKeyTile(schedule);
-    return getTileSize(shape.keys, most, schedule.tileMultiple);
+  int64_t getKeyTile(const KernelCut &cut, int64_t fixed) const {
+    int64_t most = fixed != 0 ? fixed : maxKeyTile(cut);
+    return getTileSize(shape.keys, most, cut.getTileMultiple());
   }
 
   /// Programs that take `tile` queries each.
@@ -115,7 +113,7 @@ struct DenseAttention {
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
-    return isGPU && !visibility->attendsToTokens() ? shape.group() : 1;
+    return isParallel && !visibility->attendsToTokens() ? shape.group() : 1;
   }
   /// The grid of the programs of the gradients of keys, a number of `parts` or
   /// 0 for none, and one of them.
@@ -145,7 +143,7 @@ struct DenseAttention {
   /// fit.
   int64_t minBlocks;
   int64_t ownKeyTile, sumTile;
-  bool isGPU, hasWarpgroups;
+  bool isParallel, hasWarpgroups;
   /// Whether several sequences share a row of the batch.
   bool isPacked = false;
 
@@ -156,8 +154,8 @@ private:
                      tile::Expr block, const KeyValueGradArgs &args,
                      KeyTile &tile) const;
   /// Rows of one MMA, the M of its shape; 0 if that does not matter.
-  int64_t getProductRows(const KernelSchedule &schedule) const {
-    return shape.elementBits == 16 ? schedule.mmaRows : 0;
+  int64_t getProductRows(const KernelCut &cut) const {
+    return shape.elementBits == 16 ? cut.getWarpgroupRows() : 0;
   }
   /// Whether sums of values have few registers: with more keys at once, scores
   /// have as many as those of wider heads.
@@ -165,13 +163,13 @@ private:
   /// Whether a query sees so many keys that three consumer warpgroups with a
   /// producer are faster than two programs of two.
   bool isLong() const;
-  int64_t getMinBlocks(const KernelSchedule &schedule) const;
-  int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
-  int64_t getPackedHeads(const KernelSchedule &schedule) const;
-  int64_t getForwardKeyTile(const KernelSchedule &schedule) const;
+  int64_t getMinBlocks(const KernelCut &cut) const;
+  int64_t getOwnQueryTile(const KernelCut &cut) const;
+  int64_t getPackedHeads(const KernelCut &cut) const;
+  int64_t getForwardKeyTile(const KernelCut &cut) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.
-  int64_t getOwnKeyTile(const KernelSchedule &schedule, int64_t fewest) const;
+  int64_t getOwnKeyTile(const KernelCut &cut, int64_t fewest) const;
 };
 
 /// A program that takes a tile of queries of one query head: (query tile, query

@@ -58,18 +58,19 @@ GatheredAttention::GatheredAttention(const SelectedAttention &selected,
   turns *= group / groupHeads;
 }
 
-void GatheredAttention::gather(const KernelSchedule &schedule) {
-  int64_t fixed = schedule.fixed.gatheredQueries;
+void GatheredAttention::gather(const KernelCut &cut) {
+  int64_t fixed = cut.fixed.gatheredQueries;
   selected.gatherTile =
       fixed ? fixed : std::max<int64_t>(mostRows / groupHeads, 1);
   selected.gatherRows =
-      llvm::alignTo(selected.gatherTile * groupHeads, schedule.rowMultiple);
+      llvm::alignTo(selected.gatherTile * groupHeads, cut.getRowMultiple());
 }
 
 bool GatheredAttention::fits(const SelectedAttention &selected) {
   const AttentionShape &shape = selected.shape;
-  return selected.isGPU && !selected.isPacked && shape.batch.isConstant() &&
-         shape.sequence.isConstant() && getPartBytes(selected) <= mostPartBytes;
+  return selected.isParallel && !selected.isPacked &&
+         shape.batch.isConstant() && shape.sequence.isConstant() &&
+         getPartBytes(selected) <= mostPartBytes;
 }
 
 /// The largest group whose lists are slower. Measured on one H200 with bf16 and
@@ -98,15 +99,13 @@ bool GatheredAttention::isFaster(const SelectedAttention &selected) {
          int64_t(shape.sequence) > 4 * selected.count * selected.selectBlock;
 }
 
-KernelSchedule GatheredAttention::cut(KernelSchedule schedule,
-                                      const AttentionShape &shape) {
+KernelCut GatheredAttention::cut(KernelCut cut, const AttentionShape &shape) {
   constexpr int64_t keys = 64;
-  if (schedule.fixed.gatheredQueries == 0)
-    schedule.fixed.gatheredQueries =
-        std::max<int64_t>(mostRows / shape.group(), 1);
-  if (schedule.fixed.selectedKeys == 0)
-    schedule.fixed.selectedKeys = keys;
-  return schedule;
+  if (cut.fixed.gatheredQueries == 0)
+    cut.fixed.gatheredQueries = std::max<int64_t>(mostRows / shape.group(), 1);
+  if (cut.fixed.selectedKeys == 0)
+    cut.fixed.selectedKeys = keys;
+  return cut;
 }
 
 RankedTensorType GatheredAttention::getPartType(KernelCache &cache, Type type,
@@ -555,7 +554,7 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
   AttentionShape shape = getShapeOf(op);
   ChosenSchedule own =
       shape.choose(cache, op, "parts", ScheduledKernel::GatheredForward);
-  GatheredAttention attention(op, own, cache.getSchedule());
+  GatheredAttention attention(op, own, cache.getMachine());
   const SelectedAttention &selected = attention.selected;
   Kernels kernels = {"parts", own};
   kernels.flops = selected.flops(shape.keyWidth + shape.valueWidth);
@@ -588,7 +587,7 @@ Value GatheredAttention::launchQueryGrad(
   AttentionShape shape = getShapeOf(branch);
   ChosenSchedule own =
       shape.choose(cache, op, "dq_parts", ScheduledKernel::GatheredQueryGrad);
-  GatheredAttention attention(branch, own, cache.getSchedule());
+  GatheredAttention attention(branch, own, cache.getMachine());
   const SelectedAttention &selected = attention.selected;
   Kernels kernels = {"dq_parts", own};
   kernels.flops = selected.flops(2 * shape.keyWidth + shape.valueWidth);
@@ -626,8 +625,8 @@ void nsa::separateGathered(ModuleOp module, KernelCache &cache) {
       return;
     for (auto branch : op.getBody().getOps<AttentionOp>())
       if (hasIndices(branch)) {
-        SelectedForms forms(SelectedAttention(branch, cache.getSchedule()),
-                            cache.getSchedule());
+        SelectedForms forms(SelectedAttention(branch, cache.getMachine()),
+                            cache.getMachine());
         if (forms.forward == SelectedForm::Gathered)
           found.push_back(op);
       }

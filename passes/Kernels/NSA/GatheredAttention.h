@@ -51,8 +51,7 @@ public:
 
 private:
   template <typename OpT>
-  GatheredAttention(OpT op, const ChosenSchedule &own,
-                    const KernelSchedule &machine)
+  GatheredAttention(OpT op, const ChosenSchedule &own, const KernelCut &machine)
       : GatheredAttention(
             SelectedAttention(op, cut(own.applyTo(machine), getShapeOf(op))),
             machine.fixed.gatheredHeads) {
@@ -62,11 +61,10 @@ private:
   }
   GatheredAttention(const SelectedAttention &selected, int64_t fixedHeads);
   /// Tiles for a warpgroup, where none are fixed.
-  static KernelSchedule cut(KernelSchedule schedule,
-                            const AttentionShape &shape);
+  static KernelCut cut(KernelCut cut, const AttentionShape &shape);
 
   /// Cuts rows of the heads of a turn.
-  void gather(const KernelSchedule &schedule);
+  void gather(const KernelCut &cut);
 
   /// The rows that a program gathers at once, and the keys of its block.
   struct Rows;

@@ -17,7 +17,7 @@ using namespace nsa::tile;
 SmallVector<Type> SelectedAttention::getIndexTypes(KernelCache &cache) const {
   Type i32 = cache.getI32Type();
   SmallVector<Extent> offsets = {shape.batch, shape.keyHeads};
-  if (isGPU)
+  if (isParallel)
     offsets.append({gradParts + 1, numBlocks()});
   else
     offsets.push_back(numBlocks() + 2);
@@ -31,7 +31,7 @@ std::pair<Expr, Expr> SelectedAttention::getListPart(TileBuilder &b,
                                                      Expr keyHead, Expr block,
                                                      Expr part,
                                                      int64_t parts) const {
-  if (!isGPU)
+  if (!isParallel)
     return {b.loadScalar(offsets, {batch, keyHead, block}),
             b.loadScalar(offsets, {batch, keyHead, block + 1})};
   int64_t each = gradParts / parts;
@@ -247,7 +247,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
   spec.takesExtents = !isPacked;
   SmallVector<Value> inputs = {indices};
-  if (isGPU) {
+  if (isParallel) {
     spec.grid[0] = numIndexPrograms();
     // One program alone would wait for its exchanges.
     spec.minBlocks = 2;
@@ -264,7 +264,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
   return llvm::to_vector_of<Value>(
       cache.launch(builder, op, spec, inputs, getIndexTypes(cache),
                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                     if (isGPU)
+                     if (isParallel)
                        IndexProgram(*this, b).list(args);
                      else
                        sortEntries(b, b.programId(1), b.programId(2), args[0],

@@ -21,18 +21,9 @@ void populateCachePatterns(KernelPatterns &patterns);
 /// Attention to caches.
 void populateDecodeAttentionPatterns(KernelPatterns &patterns);
 
-/// Merges the launches of a decoding step into a few kernels that fill a GPU:
-/// cache writes; attention and scores, split along the cached rows; and the sum
-/// of all splits and branches.
-void launchDecodeSteps(mlir::ModuleOp module, KernelCache &cache);
-
 /// Makes operations of their own of the branches and the sum that an
 /// `nsa.fused` holds, where the selected branch gathers queries.
 void separateGathered(mlir::ModuleOp module, KernelCache &cache);
-
-/// On GPUs, moves the rotation of keys from attention to the launch that
-/// compresses them: else each program would read the table of angles.
-void rotateWithCompression(mlir::ModuleOp module, KernelCache &cache);
 
 } // namespace nsa
 

@@ -14,7 +14,7 @@ Extent QueryGradKernel::numTiles() const {
 }
 
 int64_t QueryGradKernel::tilesPerProgram() const {
-  if (!attention.isGated || !attention.isGPU || !attention.hasLists())
+  if (!attention.isGated || !attention.isParallel || !attention.hasLists())
     return 1;
   bool isSmall = attention.selected->queryTile * attention.shape.group() <= 16;
   return isSmall ? 8 : 1;
@@ -147,7 +147,8 @@ void QueryGradKernel::build(TileBuilder &b, const AttentionOperands &in,
                             const QueryGradResults &out) const {
   const AttentionShape &shape = attention.shape;
   int64_t tiles = tilesPerProgram(), branches = attention.size();
-  Expr number = getQueryTileOf(b.programId(0), numPrograms(), attention.isGPU);
+  Expr number =
+      getQueryTileOf(b.programId(0), numPrograms(), attention.isParallel);
   SmallVector<Value> biasGrad;
   if (tiles == 1) {
     biasGrad = {buildTile(b, number, in, out)};
@@ -205,7 +206,7 @@ void QueryGradKernel::buildBiasGrad(TileBuilder &b, Value parts,
                                     Value biasGrad) const {
   int64_t width = gateWidth(), rows = 1;
   Expr first = b.constant(0);
-  if (attention.isGPU) {
+  if (attention.isParallel) {
     // Each key head has a program for its part.
     width = attention.size() * attention.shape.group();
     first = b.programId(1) * width;

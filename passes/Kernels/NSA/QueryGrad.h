@@ -35,7 +35,7 @@ struct QueryGradKernel {
       : attention(attention), statistics(statistics), gathers(gathers) {}
 
   bool isSplit() const {
-    return attention.isGPU && attention.hasLists() &&
+    return attention.isParallel && attention.hasLists() &&
            !attention.getDense().empty();
   }
   Extent numTiles() const;

@@ -100,9 +100,9 @@ Expr RowProgram::headInGroup(Expr row) const {
 }
 
 RowStatistics::RowStatistics(const AttentionShape &shape, int64_t branches,
-                             bool gated, bool folded, bool isGPU)
+                             bool gated, bool folded, bool isParallel)
     : shape({shape.batch, shape.queryHeads, shape.sequence}),
-      pitch(getRowPitch(shape.sequence, isGPU)), branches(branches),
+      pitch(getRowPitch(shape.sequence, isParallel)), branches(branches),
       gated(gated), folded(folded) {}
 
 RankedTensorType RowStatistics::getType(KernelCache &cache) const {

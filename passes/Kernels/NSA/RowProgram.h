@@ -104,7 +104,7 @@ class RowStatistics {
 public:
   /// With `folded`, gates are part of exponents.
   RowStatistics(const AttentionShape &shape, int64_t branches, bool gated,
-                bool folded, bool isGPU);
+                bool folded, bool isParallel);
 
   mlir::RankedTensorType getType(KernelCache &cache) const;
   /// Writes those of a branch, which are its terms and its lse.

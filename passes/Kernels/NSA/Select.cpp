@@ -44,24 +44,24 @@ struct SelectOperands {
 struct SelectKernel {
   /// Of `nsa.select`, or of `nsa.decode_select`, whose kernel has one query.
   template <typename OpT>
-  SelectKernel(OpT op, const KernelSchedule &schedule)
+  SelectKernel(OpT op, const KernelCut &cut)
       : shape(getSelectShape(op)),
         visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelected().getBlock())),
         listed(op.getSelected().getCount()), count(limit(listed)),
         initial(limit(op.getSelected().getInitial())),
         local(limit(op.getSelected().getLocal())), isPacked(hasStart(op)),
-        isGPU(schedule.isGPU),
-        queryTile(getTileSize(getExtent(op.getQuery(), 1),
-                              getMostQueries(schedule), schedule.tileMultiple)),
-        isOnTensorCores(schedule.isGPU && shape.elementBits == 16 &&
+        isParallel(cut.isParallel()),
+        queryTile(getTileSize(getExtent(op.getQuery(), 1), getMostQueries(cut),
+                              cut.getTileMultiple())),
+        isOnTensorCores(cut.isParallel() && shape.elementBits == 16 &&
                         halo() < 256),
-        mostRows(schedule.mmaRows == 64 ? 128 : 96),
-        blockTile(getBlockTile(schedule.fixed.selectBlocks)),
+        mostRows(cut.getWarpgroupRows() != 0 ? 128 : 96),
+        blockTile(getBlockTile(cut.fixed.selectBlocks)),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
-                        isOnTensorCores ? 16 : schedule.columnMultiple)) {
-    shape.fitTo(schedule);
+                        isOnTensorCores ? 16 : cut.getColumnMultiple())) {
+    shape.fitTo(cut);
   }
 
   /// Of compressed blocks.
@@ -104,10 +104,10 @@ struct SelectKernel {
 
   /// Queries of a tile. Where programs share what memory there is, long lists
   /// and wide heads leave room for fewer.
-  int64_t getMostQueries(const KernelSchedule &schedule) const {
-    if (schedule.fixed.selectQueries != 0)
-      return schedule.fixed.selectQueries;
-    return schedule.isGPU && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
+  int64_t getMostQueries(const KernelCut &cut) const {
+    if (cut.fixed.selectQueries != 0)
+      return cut.fixed.selectQueries;
+    return cut.isParallel() && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
   }
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / stride(); }
@@ -157,7 +157,7 @@ struct SelectKernel {
   /// Indices of a query, and those of them that are no padding in any case.
   int64_t listed, count;
   int64_t initial, local;
-  bool isPacked, isGPU;
+  bool isPacked, isParallel;
   int64_t queryTile;
   bool isOnTensorCores;
   /// Compressed blocks of a tile there. Warps that multiply alone have operands
@@ -330,7 +330,8 @@ void SelectKernel::storeBest(TileBuilder &b, Value indices, Value t,
 /// Program: (query tile, key head, batch).
 void SelectKernel::build(TileBuilder &b, const SelectOperands &in,
                          Value indices) const {
-  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
+  Expr t0 =
+      getQueryTileOf(b.programId(0), numQueryTiles(), isParallel) * queryTile;
   Value t = b.range(t0, queryTile, 0);
   SmallVector<Value> best;
   if (isPacked)
@@ -357,7 +358,7 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
                                    PatternRewriter &rewriter) {
   ChosenSchedule own =
       getSelectShape(op).choose(cache, op, "", ScheduledKernel::Select);
-  SelectKernel kernel(op, own.applyTo(cache.getSchedule()));
+  SelectKernel kernel(op, own.applyTo(cache.getMachine()));
   const AttentionShape &shape = kernel.shape;
   KernelSpec spec;
   spec.schedule = own;
@@ -381,7 +382,7 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
 
 static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,
                                          PatternRewriter &rewriter) {
-  SelectKernel kernel(op, cache.getSchedule());
+  SelectKernel kernel(op, cache.getMachine());
   const AttentionShape &shape = kernel.shape;
   KernelSpec spec;
   spec.shape = kernel.name();

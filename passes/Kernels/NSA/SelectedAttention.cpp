@@ -14,19 +14,17 @@ using namespace nsa::tile;
 
 /// Keys and rows of a tile, about: fewer of heads that are wider than those of
 /// most models where programs share what memory there is.
-static int64_t getTileLimit(const AttentionShape &shape,
-                            const KernelSchedule &schedule) {
-  return schedule.isGPU && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
+static int64_t getTileLimit(const AttentionShape &shape, const KernelCut &cut) {
+  return cut.isParallel() && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
 }
 
 int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
                                       int64_t selectBlock,
-                                      const KernelSchedule &schedule) {
-  int64_t limit = schedule.fixed.selectedKeys != 0
-                      ? schedule.fixed.selectedKeys
-                      : getTileLimit(shape, schedule);
+                                      const KernelCut &cut) {
+  int64_t limit = cut.fixed.selectedKeys != 0 ? cut.fixed.selectedKeys
+                                              : getTileLimit(shape, cut);
   // Tensor cores add 16 products at once.
-  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16 &&
+  bool isOnTensorCores = cut.isParallel() && shape.elementBits == 16 &&
                          selectBlock % 16 == 0 && limit % 16 == 0;
   int64_t step = isOnTensorCores ? 16 : 1;
   int64_t tile = std::min(selectBlock, limit);
@@ -35,36 +33,35 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
   return tile;
 }
 
-int64_t SelectedAttention::getWholeTile(const KernelSchedule &schedule) const {
+int64_t SelectedAttention::getWholeTile(const KernelCut &cut) const {
   constexpr int64_t atOnce = 16;
-  bool isOnTensorCores = schedule.isGPU && shape.elementBits == 16;
+  bool isOnTensorCores = cut.isParallel() && shape.elementBits == 16;
   if (!isOnTensorCores || keyTile % atOnce == 0 ||
-      schedule.fixed.selectedKeys % atOnce != 0)
+      cut.fixed.selectedKeys % atOnce != 0)
     return keyTile;
-  int64_t limit = schedule.fixed.selectedKeys != 0
-                      ? schedule.fixed.selectedKeys
-                      : getTileLimit(shape, schedule);
+  int64_t limit = cut.fixed.selectedKeys != 0 ? cut.fixed.selectedKeys
+                                              : getTileLimit(shape, cut);
   return std::min(limit,
                   static_cast<int64_t>(llvm::alignTo(selectBlock, atOnce)));
 }
 
-int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
-  if (schedule.fixed.selectedKeys == 0 && schedule.isGPU &&
+int64_t SelectedAttention::getStepTile(const KernelCut &cut) const {
+  if (cut.fixed.selectedKeys == 0 && cut.isParallel() &&
       queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
         return tile;
-  return getWholeTile(schedule);
+  return getWholeTile(cut);
 }
 
 /// The fixed number of queries, but no more than there are and a GPU's dots
 /// need; whole M-tiles of them where each skips what it did not select.
 static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
-                          int64_t count, const KernelSchedule &schedule) {
-  int64_t needed = std::max(int64_t(shape.sequence),
-                            schedule.getLeastQueries(shape.group()));
-  int64_t queries = std::min(schedule.fixed.selectedQueries, needed);
-  bool hasMTiles = schedule.isGPU &&
+                          int64_t count, const KernelCut &cut) {
+  int64_t needed =
+      std::max(int64_t(shape.sequence), cut.getLeastQueries(shape.group()));
+  int64_t queries = std::min(cut.fixed.selectedQueries, needed);
+  bool hasMTiles = cut.isParallel() &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&
                    shape.group() <= GroupProgram::mTileRows;
   int64_t inMTile = hasMTiles ? GroupProgram::mTileRows / shape.group() : 1;
@@ -73,41 +70,41 @@ static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
 
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
-                                        const KernelSchedule &schedule) {
-  if (schedule.fixed.selectedQueries != 0)
-    return fillMTiles(shape, selectBlock, count, schedule);
-  if (schedule.isGPU) {
+                                        const KernelCut &cut) {
+  if (cut.fixed.selectedQueries != 0)
+    return fillMTiles(shape, selectBlock, count, cut);
+  if (cut.isParallel()) {
     if (isLong(shape, selectBlock, count)) {
       int64_t queries = GroupProgram::mTileRows / shape.group();
-      bool isShared = schedule.mmaRows != 0 && shape.elementBits == 16 &&
+      bool isShared = cut.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
                       queries >= 1 && queries <= 4 &&
                       shape.keyWidth + shape.valueWidth <= 256;
       return isShared ? 4 * queries : std::max<int64_t>(queries, 1);
     }
     // Whole warpgroups, if not too many queries fill their rows.
-    int64_t product = shape.elementBits == 16 ? schedule.mmaRows : 0;
+    int64_t product = shape.elementBits == 16 ? cut.getWarpgroupRows() : 0;
     if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
       int64_t queries = product / std::gcd(shape.group(), product);
       if (queries <= 32 && queries * shape.group() <= 3 * product)
         return queries;
     }
     constexpr int64_t mostQueries = 16, mostRows = 96;
-    int64_t rows = getTileLimit(shape, schedule);
+    int64_t rows = getTileLimit(shape, cut);
     int64_t queries = std::clamp<int64_t>(rows / shape.group(), 1, mostQueries);
-    return schedule.alignQueriesDown(queries, shape.group(),
-                                     std::min(2 * rows, mostRows));
+    return cut.alignQueriesDown(queries, shape.group(),
+                                std::min(2 * rows, mostRows));
   }
   int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
   return std::min(queries, std::max<int64_t>(96 / shape.group(), 1));
 }
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
-                                         const KernelSchedule &schedule) {
-  if (schedule.fixed.gatheredQueries != 0)
-    return schedule.fixed.gatheredQueries;
-  int64_t rows = getTileLimit(shape, schedule);
+                                         const KernelCut &cut) {
+  if (cut.fixed.gatheredQueries != 0)
+    return cut.fixed.gatheredQueries;
+  int64_t rows = getTileLimit(shape, cut);
   int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
-  return schedule.alignQueriesDown(queries, shape.group(), 2 * rows);
+  return cut.alignQueriesDown(queries, shape.group(), 2 * rows);
 }
 
 std::string SelectedAttention::selectionName() const {
@@ -313,7 +310,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
-  bool isAlone = isGPU && !selection.counts;
+  bool isAlone = isParallel && !selection.counts;
   Value blocks;
   std::optional<PackedLists> packed;
   if (isPacked)

@@ -14,13 +14,13 @@ using namespace nsa::tile;
 
 int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
-                                        const KernelSchedule &schedule) {
-  if (!schedule.isGPU)
+                                        const KernelCut &cut) {
+  if (!cut.isParallel())
     return 1;
   constexpr int64_t most = 16;
   // Lists have as many entries as all queries together, that of the first block
   // one for each query.
-  int64_t atOnce = 2 * schedule.processors;
+  int64_t atOnce = 2 * cut.getProcessors();
   // One row of the batch, which has the fewest lists, if its size is not known.
   int64_t rows = shape.batch.isConstant() ? int64_t(shape.batch) : 1;
   int64_t lists = count * shape.keyHeads * rows;
@@ -38,7 +38,7 @@ KeyProgram SelectedAttention::getKeyProgram(TileBuilder &b,
     return {batch, keyHead, firstKeyOf(tile), ownKeyTile,
             parts == 0 ? std::nullopt : std::optional(part)};
   };
-  if (!isGPU)
+  if (!isParallel)
     return make(b.programId(2), b.programId(1), program, program);
   int64_t heads = shape.keyHeads, each = std::max<int64_t>(parts, 1);
   Extent pairs = heads * shape.batch;
@@ -67,7 +67,7 @@ KeyProgram SelectedAttention::getKeyProgram(TileBuilder &b,
 }
 
 std::array<Extent, 3> SelectedAttention::keyGrid(int64_t parts) const {
-  if (!isGPU)
+  if (!isParallel)
     return {numGradTiles(), shape.keyHeads, shape.batch};
   return {numGradTiles() * std::max<int64_t>(parts, 1) * shape.keyHeads *
               shape.batch,

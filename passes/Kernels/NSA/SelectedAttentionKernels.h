@@ -19,23 +19,23 @@ struct SelectionUnion {
 struct SelectedAttention {
   SelectedAttention(const AttentionShape &shape,
                     VisibilityAttrInterface visibility, int64_t count,
-                    const KernelSchedule &schedule)
+                    const KernelCut &cut)
       : shape(shape), visibility(visibility),
         selectBlock(limitBlock(shape, visibility.getIndexBlock())),
-        count(count), keyTile(getKeyTile(shape, this->selectBlock, schedule)),
-        queryTile(getQueryTile(shape, this->selectBlock, count, schedule)),
-        stepTile(getStepTile(schedule)), ownKeyTile(getWholeTile(schedule)),
-        gatherTile(getGatherTile(shape, schedule)),
+        count(count), keyTile(getKeyTile(shape, this->selectBlock, cut)),
+        queryTile(getQueryTile(shape, this->selectBlock, count, cut)),
+        stepTile(getStepTile(cut)), ownKeyTile(getWholeTile(cut)),
+        gatherTile(getGatherTile(shape, cut)),
         gatherRows(static_cast<int64_t>(
-            llvm::alignTo(gatherTile * shape.group(), schedule.rowMultiple))),
-        gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
-        isGPU(schedule.isGPU) {
-    this->shape.fitTo(schedule);
+            llvm::alignTo(gatherTile * shape.group(), cut.getRowMultiple()))),
+        gradParts(getGradParts(shape, this->selectBlock, count, cut)),
+        isParallel(cut.isParallel()) {
+    this->shape.fitTo(cut);
   }
   template <typename OpT>
-  SelectedAttention(OpT op, const KernelSchedule &schedule)
+  SelectedAttention(OpT op, const KernelCut &cut)
       : SelectedAttention(getShapeOf(op), op.getVisibility(),
-                          getDim(op.getIndices(), 3), schedule) {
+                          getDim(op.getIndices(), 3), cut) {
     isPacked = bool(op.getStart());
   }
 
@@ -50,7 +50,7 @@ struct SelectedAttention {
   /// The largest divisor of a selection block that makes a good tile: a smaller
   /// one for wide heads where programs share a cache.
   static int64_t getKeyTile(const AttentionShape &shape, int64_t selectBlock,
-                            const KernelSchedule &schedule);
+                            const KernelCut &cut);
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
   /// On wide machines, where every query selects a good part of all blocks,
@@ -59,7 +59,7 @@ struct SelectedAttention {
   /// as many where another warp copies the blocks of all of them, and each
   /// skips those that its queries did not select.
   static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
-                              int64_t count, const KernelSchedule &schedule);
+                              int64_t count, const KernelCut &cut);
   /// Whether queries select a small part of the blocks only.
   static bool isLong(const AttentionShape &shape, int64_t selectBlock,
                      int64_t count) {
@@ -67,7 +67,7 @@ struct SelectedAttention {
   }
   /// Whether M-tiles of a program skip blocks that they did not select.
   bool skipsPerWarp() const {
-    return isGPU && isLong(shape, selectBlock, count) &&
+    return isParallel && isLong(shape, selectBlock, count) &&
            queryTile * shape.group() > GroupProgram::mTileRows;
   }
   /// The program of a tile of queries.
@@ -77,13 +77,13 @@ struct SelectedAttention {
     return {shape, queryTile, hasGaps ? rows / shape.group() : 0, b, tile};
   }
   static int64_t getGatherTile(const AttentionShape &shape,
-                               const KernelSchedule &schedule);
+                               const KernelCut &cut);
   /// Parts of the list of a block, each a program's: every query selects the
   /// first block, on a GPU others would wait for the program of that one. As
   /// many as leave that program half of the time that all of them take, two on
   /// each multiprocessor at once.
   static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
-                              int64_t count, const KernelSchedule &schedule);
+                              int64_t count, const KernelCut &cut);
 
   Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
   Extent numKeyTiles() const { return ceilDiv(shape.sequence, keyTile); }
@@ -109,7 +109,7 @@ struct SelectedAttention {
   Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
   /// The tile of queries of a program.
   tile::Expr queryTileOf(tile::Expr number) const {
-    return getQueryTileOf(number, numQueryTiles(), isGPU);
+    return getQueryTileOf(number, numQueryTiles(), isParallel);
   }
   /// For kernel names: "s64n16".
   std::string selectionName() const;
@@ -130,7 +130,7 @@ struct SelectedAttention {
   /// at every block would take long, if they have several queries. Of packed
   /// sequences it is one of ranges of `selectBlock` tokens, numbered as blocks
   /// are, in which there are keys of the blocks.
-  bool hasUnion() const { return isGPU && (queryTile > 1 || isPacked); }
+  bool hasUnion() const { return isParallel && (queryTile > 1 || isPacked); }
   /// The most blocks, or ranges, that queries of a tile select.
   int64_t mostInUnion() const {
     int64_t most = queryTile * count * (isPacked ? 2 : 1);
@@ -207,7 +207,7 @@ struct SelectedAttention {
   /// last ones are of no query where heads do not fill M-tiles.
   int64_t keyTile, queryTile, stepTile, ownKeyTile, gatherTile, gatherRows,
       gradParts;
-  bool isGPU;
+  bool isParallel;
   /// Whether several sequences share a row of the batch. Block `j` of one that
   /// begins at `start` then has the number floor(start / selectBlock) + j; it
   /// begins start % selectBlock tokens after the multiple of selectBlock of
@@ -220,10 +220,10 @@ struct SelectedAttention {
 private:
   /// A key tile, or less: where one warp has all rows of a program, many
   /// programs share a multiprocessor, and small tiles leave memory for them.
-  int64_t getStepTile(const KernelSchedule &schedule) const;
+  int64_t getStepTile(const KernelCut &cut) const;
   /// A key tile, or where tensor cores cannot add up so many products, one that
   /// reaches beyond the block.
-  int64_t getWholeTile(const KernelSchedule &schedule) const;
+  int64_t getWholeTile(const KernelCut &cut) const;
   void buildPartOfGrad(tile::TileBuilder &b, const KeyProgram &program,
                        const KeyValueGradArgs &args) const;
   void limitToBlock(tile::TileBuilder &b, mlir::Value start, tile::Expr batch,

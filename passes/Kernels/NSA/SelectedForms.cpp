@@ -49,23 +49,23 @@ static Limits getLimits(const AttentionShape &shape) {
 }
 
 SelectedForms::SelectedForms(const SelectedAttention &selected,
-                             const KernelSchedule &schedule) {
-  forward = queryGrad = keyValueGrad =
-      schedule.selectedForm == SelectedForm::Masks ? SelectedForm::Masks
-                                                   : SelectedForm::Lists;
-  bool gathers = schedule.selectedForm == SelectedForm::Gathered ||
-                 (schedule.selectedForm == SelectedForm::Auto &&
+                             const KernelCut &cut) {
+  forward = queryGrad = keyValueGrad = cut.selectedForm == SelectedForm::Masks
+                                           ? SelectedForm::Masks
+                                           : SelectedForm::Lists;
+  bool gathers = cut.selectedForm == SelectedForm::Gathered ||
+                 (cut.selectedForm == SelectedForm::Auto &&
                   GatheredAttention::isFaster(selected));
   // The gradient of keys gathers queries where it has lists.
   if (gathers && GatheredAttention::fits(selected))
     forward = queryGrad = SelectedForm::Gathered;
   const AttentionShape &shape = selected.shape;
   constexpr int64_t shortest = 2048;
-  bool isMeasured = schedule.mmaRows != 0 && shape.elementBits == 16 &&
+  bool isMeasured = cut.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
                     shape.batch.isConstant() && shape.sequence.isConstant() &&
                     int64_t(shape.sequence) >= shortest &&
                     selected.keyTile == 64;
-  if (schedule.selectedForm != SelectedForm::Auto || !isMeasured)
+  if (cut.selectedForm != SelectedForm::Auto || !isMeasured)
     return;
   auto causal = CausalAttr::get(selected.visibility.getContext());
   auto count = [&](VisibilityAttrInterface visibility) {
@@ -88,10 +88,9 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
 //===----------------------------------------------------------------------===//
 
 DenseAttention nsa::makeMasked(const SelectedAttention &selected,
-                               const KernelSchedule &schedule) {
+                               const KernelCut &cut) {
   auto causal = CausalAttr::get(selected.visibility.getContext());
-  DenseAttention attention(selected.shape, causal, schedule,
-                           selected.selectBlock);
+  DenseAttention attention(selected.shape, causal, cut, selected.selectBlock);
   attention.isPacked = selected.isPacked;
   attention.shape.columnParts = selected.shape.columnParts;
   // Heads so wide leave two programs too few registers: one has a producer.

@@ -11,15 +11,14 @@ namespace nsa {
 /// The form of each kernel of a selected branch: Lists or Masks.
 struct SelectedForms {
   /// What the schedule says; where it leaves the choice, what is faster.
-  SelectedForms(const SelectedAttention &selected,
-                const KernelSchedule &schedule);
+  SelectedForms(const SelectedAttention &selected, const KernelCut &cut);
 
   SelectedForm forward, queryGrad, keyValueGrad;
 };
 
 /// Causal attention whose queries see only the blocks that they selected.
 DenseAttention makeMasked(const SelectedAttention &selected,
-                          const KernelSchedule &schedule);
+                          const KernelCut &cut);
 
 } // namespace nsa
 

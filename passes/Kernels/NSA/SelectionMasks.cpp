@@ -43,10 +43,10 @@ Value SelectionMasks::launch(KernelCache &cache, OpBuilder &builder,
   spec.indices = indices;
   spec.selectBlock = selectBlock;
   spec.takesExtents = true;
-  bool isGPU = cache.getSchedule().isGPU;
-  auto type =
-      cache.getRowsType({batch, keyHeads, words, sequence},
-                        builder.getI32Type(), getRowPitch(sequence, isGPU));
+  bool isParallel = cache.getMachine().isParallel();
+  auto type = cache.getRowsType({batch, keyHeads, words, sequence},
+                                builder.getI32Type(),
+                                getRowPitch(sequence, isParallel));
   return cache.launchOnce(builder, op, spec, indices, type,
                           [&](TileBuilder &b, ArrayRef<Value> args) {
                             buildMasks(b, queries, selectBlock, sequence, words,

@@ -1,6 +1,6 @@
 // RUN: nsa-opt --nsa-convert-to-tile %s | FileCheck %s --check-prefix=CPU
-// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda %s | FileCheck %s --check-prefix=CUDA
-// RUN: not nsa-opt --nsa-convert-to-tile=schedule=abacus %s 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile %s | FileCheck %s --check-prefix=CUDA
+// RUN: not nsa-opt --nsa-set-machine=mma-rows=8 %s 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // A GPU has more programs to share a sum over rows than a CPU has threads.
 
@@ -53,7 +53,7 @@ func.func @selected_half(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
   return %o, %lse : tensor<1x128x3x16xf32>, tensor<1x3x128xf32>
 }
 
-// UNKNOWN: for the --schedule option: Cannot find option named 'abacus'
+// UNKNOWN: error: an MMA has 16 or 64 rows, 0 stands for none, not 8
 
 // The tokens of each range have a table of their own, and each row of a table
 // is one row of the sum.

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-launch-decode-steps --nsa-convert-to-tile | FileCheck %s
 
 // Where there are fewer blocks than a list has places, -1 is written to those
 // that are left.

@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=gathered tile-size=gathered-heads=1" --canonicalize --cse | FileCheck %s
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s --check-prefix=AUTO
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=gathered tile-size=gathered-heads=1" --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
 // RUN: not nsa-opt %s --nsa-convert-to-tile=selected-form=gathered -o /dev/null 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: queries are not gathered on a CPU
 

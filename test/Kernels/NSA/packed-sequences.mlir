@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=lists" | FileCheck %s --check-prefix=LISTS
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=masks" | FileCheck %s --check-prefix=MASKS
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=lists" | FileCheck %s --check-prefix=LISTS
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=masks" | FileCheck %s --check-prefix=MASKS
 
 // Keys begin with the sequence of the first query, and rows count them from
 // where their own begins.

@@ -1,6 +1,6 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=masks" --canonicalize --cse | FileCheck %s
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s --check-prefix=AUTO
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s --check-prefix=CUDA
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=masks" --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile | FileCheck %s --check-prefix=CUDA
 // RUN: not nsa-opt %s --nsa-convert-to-tile=selected-form=masks -o /dev/null 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: there are no masks of selected blocks on a CPU
 

@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s
-// RUN: nsa-opt %s "--nsa-convert-to-tile=schedule=hopper selected-form=lists" | FileCheck %s --check-prefix=HOPPER
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 "--nsa-convert-to-tile=selected-form=lists" | FileCheck %s --check-prefix=HOPPER
 
 // Forward and backward share the union, which is made where the selection is.
 // CHECK-LABEL: func.func @both(

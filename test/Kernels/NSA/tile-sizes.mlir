@@ -1,9 +1,9 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | FileCheck %s --check-prefix=FORWARD
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=backward-queries=32,backward-keys=16" --canonicalize --cse | FileCheck %s --check-prefix=BACKWARD
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=selected-queries=9,selected-keys=40,gathered-queries=5" --canonicalize --cse | FileCheck %s --check-prefix=SELECTED
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=select-queries=16,select-blocks=3" --canonicalize --cse | FileCheck %s --check-prefix=SELECT
-// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma | FileCheck %s --check-prefix=LAYOUT
-// RUN: not nsa-opt %s --nsa-convert-to-tile="schedule=hopper tile-size=forward-queries=40" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MULTIPLE
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | FileCheck %s --check-prefix=FORWARD
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=backward-queries=32,backward-keys=16" --canonicalize --cse | FileCheck %s --check-prefix=BACKWARD
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=selected-queries=9,selected-keys=40,gathered-queries=5" --canonicalize --cse | FileCheck %s --check-prefix=SELECTED
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=select-queries=16,select-blocks=3" --canonicalize --cse | FileCheck %s --check-prefix=SELECT
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=forward-queries=64,forward-keys=48" --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma | FileCheck %s --check-prefix=LAYOUT
+// RUN: not nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="tile-size=forward-queries=40" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MULTIPLE
 // RUN: not nsa-opt %s --nsa-convert-to-tile="tile-size=select-blocks=257" -o /dev/null 2>&1 | FileCheck %s --check-prefix=MOST
 // RUN: not nsa-opt %s --nsa-convert-to-tile="tile-size=selected-keys=-1" -o /dev/null 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // RUN: nsa-opt %s --nsa-convert-to-tile="tile-size=forward-queries=40" | FileCheck %s --check-prefix=CPU

@@ -56,12 +56,11 @@ protected:
   }
 
   /// The kernel that the only operation of a module becomes.
-  tile::KernelOp convert(const std::string &text, ScheduleKind kind) {
+  tile::KernelOp convert(const std::string &text, int64_t mmaRows) {
     module = parseSourceString<ModuleOp>(text, &context);
-    ConvertToTileOptions options;
-    options.schedule = kind;
     PassManager manager(&context);
-    manager.addPass(createConvertToTile(options));
+    manager.addPass(createSetMachine({mmaRows}));
+    manager.addPass(createConvertToTile());
     EXPECT_TRUE(module && succeeded(manager.run(*module)));
     return *module->getOps<tile::KernelOp>().begin();
   }
@@ -83,46 +82,43 @@ protected:
 } // namespace
 
 TEST_F(ScheduleTest, Kernel_NothingRefused_TakesTheFirst) {
-  tile::KernelOp kernel = convert(windowText(2048), ScheduleKind::Hopper);
+  tile::KernelOp kernel = convert(windowText(2048), 64);
   EXPECT_EQ(numberOf(kernel), 0);
   EXPECT_FALSE(kernel->hasAttr(kLastScheduleAttr));
 }
 
 TEST_F(ScheduleTest, Kernel_SomeRefused_TakesTheNext) {
-  std::string name = nameOf(convert(windowText(2048), ScheduleKind::Hopper));
+  std::string name = nameOf(convert(windowText(2048), 64));
   std::string refused = "nsa.refused_schedules = {\"" + name + "\" = 2}";
-  EXPECT_EQ(numberOf(convert(windowText(2048, refused), ScheduleKind::Hopper)),
-            2);
+  EXPECT_EQ(numberOf(convert(windowText(2048, refused), 64)), 2);
 }
 
 TEST_F(ScheduleTest, Kernel_AllRefused_TakesTheLast) {
   tile::KernelOp kernel =
-      convert(windowText(2048, "nsa.refused_schedules = {any = 99}"),
-              ScheduleKind::Hopper);
+      convert(windowText(2048, "nsa.refused_schedules = {any = 99}"), 64);
   EXPECT_TRUE(kernel->hasAttr(kLastScheduleAttr));
 }
 
 TEST_F(ScheduleTest, Kernel_OfACPU_HasNoChoice) {
-  EXPECT_FALSE(
-      convert(windowText(256), ScheduleKind::CPU)->hasAttr(kScheduleAttr));
+  EXPECT_FALSE(convert(windowText(256), 0)->hasAttr(kScheduleAttr));
 }
 
 TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {
   auto nameFor = [&](int64_t length) {
-    return nameOf(convert(windowText(length), ScheduleKind::Hopper));
+    return nameOf(convert(windowText(length), 64));
   };
   EXPECT_EQ(nameFor(4096), nameFor(8192));
   EXPECT_NE(nameFor(2048), nameFor(8192));
 }
 
 TEST_F(ScheduleTest, Kernels_OfFewTokens_MultiplyOnTensorCores) {
-  for (ScheduleKind kind : {ScheduleKind::Hopper, ScheduleKind::CUDA})
+  for (int64_t mmaRows : {64, 16})
     for (int64_t length : {1, 3})
       for (int64_t group : {1, 5})
         for (int64_t number = 0; number < 14; ++number) {
           std::string refused =
               "nsa.refused_schedules = {any = " + std::to_string(number) + "}";
-          convert(selectedText(length, group, refused), kind);
+          convert(selectedText(length, group, refused), mmaRows);
           module->walk([&](tile::DotOp dot) {
             EXPECT_GE(dot.getType().getRows(), 8)
                 << dot->getParentOfType<tile::KernelOp>().getSymName().str()
@@ -132,7 +128,8 @@ TEST_F(ScheduleTest, Kernels_OfFewTokens_MultiplyOnTensorCores) {
 }
 
 TEST_F(ScheduleTest, Schedules_OfListsOfBlocks_FillAnMTile) {
-  KernelSchedule machine = KernelSchedule::get(ScheduleKind::Hopper);
+  context.loadDialect<NSADialect>();
+  KernelCut machine = MachineAttr::get(&context, 132, /*mmaRows=*/64);
   for (int64_t group = 1; group <= 32; ++group)
     for (const Schedule &schedule : getSchedules(ScheduledKernel::ListForward,
                                                  /*width=*/128, group, machine))

@@ -1,9 +1,6 @@
-// RUN: nsa-opt %s --nsa-merge-projections=multiple=8 | FileCheck %s
-// RUN: nsa-opt %s --nsa-merge-projections=multiple=8 --remarks-filter-missed=nsa-merge-projections -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-merge-projections | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-merge-projections --remarks-filter-missed=nsa-merge-projections -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 // RUN: nsa-opt %s --nsa-merge-projections | FileCheck %s --check-prefix=ANY
-// RUN: not nsa-opt %s --nsa-merge-projections=multiple=0 2>&1 | FileCheck %s --check-prefix=ZERO
-
-// ZERO: error: columns cannot be a multiple of 0
 
 // Twelve columns would leave those after them, and all rows but the first, at
 // addresses that are no multiple of 8 elements.

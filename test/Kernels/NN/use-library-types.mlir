@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s
-// RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s --check-prefix=CPU
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-use-library-types | FileCheck %s
+// RUN: nsa-opt %s --nsa-use-library-types | FileCheck %s --check-prefix=CPU
 
 // The library of a GPU has no matmuls of fp32 with results of 16 bits, nor of
 // bf16 with results in fp16.
@@ -7,7 +7,7 @@
 // CHECK-LABEL: func.func @narrow(
 // CHECK-SAME: %[[X:.+]]: tensor<8x16xf32>, %[[W:.+]]: tensor<24x16xf32>
 // CHECK: %[[PRODUCT:.+]] = nn.matmul %[[X]], %[[W]] {result_type = f32, transpose_rhs} : {{.*}} -> tensor<8x24xf32>
-// CHECK: tile.launch @cast_{{.*}}(%[[PRODUCT]])
+// CHECK: nn.cast %[[PRODUCT]]
 // CPU-LABEL: func.func @narrow(
 // CPU: nn.matmul {{.*}} -> tensor<8x24xbf16>
 func.func @narrow(%x: tensor<8x16xf32>, %w: tensor<24x16xf32>) -> tensor<8x24xbf16> {
@@ -16,9 +16,9 @@ func.func @narrow(%x: tensor<8x16xf32>, %w: tensor<24x16xf32>) -> tensor<8x24xbf
 }
 
 // CHECK-LABEL: func.func @adds(
-// CHECK: %[[SUM:.+]] = tile.launch
+// CHECK: %[[SUM:.+]] = nn.cast
 // CHECK: %[[PRODUCT:.+]] = nn.matmul %{{.+}}, %{{.+}}, %[[SUM]] {{.*}} -> tensor<8x24xf32>
-// CHECK: tile.launch @cast_{{.*}}(%[[PRODUCT]])
+// CHECK: nn.cast %[[PRODUCT]]
 func.func @adds(%x: tensor<8x16xbf16>, %w: tensor<16x24xbf16>, %sum: tensor<8x24xf16>) -> tensor<8x24xf16> {
   %y = nn.matmul %x, %w, %sum {result_type = f16} : (tensor<8x16xbf16>, tensor<16x24xbf16>, tensor<8x24xf16>) -> tensor<8x24xf16>
   return %y : tensor<8x24xf16>
