@@ -115,7 +115,7 @@ class Sweep:
             # With ptxas, what it answered is in the cache by now.
             options += ["--ptxas=none"] if self.args.quick else []
             code, kernels = self.tool("nsa-compile", *options, "--compile-to=kernel", "--columns=0")
-            schedules = sorted(re.findall(r'nsa.schedule = \{kernel = "(\w+)", number = (\d+) : i64, sizes = "([^"]*)"', kernels))
+            schedules = sorted(re.findall(r'nsa.schedule = \{kernel = "(\w+)", number = (\d+) : i64, sizes = #nsa.schedule(<[^>]*>|)', kernels))
         for suffix in (".yaml", ".mlir", ".nsax"):
             if os.path.exists(path + suffix):
                 os.remove(path + suffix)

@@ -64,6 +64,11 @@ inline constexpr llvm::StringLiteral kRefusedSchedulesAttr =
 /// Attribute of a module, a #nsa.machine: what runs its kernels.
 inline constexpr llvm::StringLiteral kMachineAttr = "nsa.machine";
 
+/// Attribute of a graph operation or of a module, a dictionary: for kernels of
+/// attention, a list of #nsa.schedule, of which the first one is taken that the
+/// assembler does not refuse.
+inline constexpr llvm::StringLiteral kSchedulesAttr = "nsa.schedules";
+
 /// Attribute of a module, a dictionary: for kernels by what their names begin
 /// with, the stages of the loops that copy ahead. Of a kernel, an i64.
 inline constexpr llvm::StringLiteral kStagesAttr = "nsa.stages";

@@ -7,6 +7,8 @@
 #include "dialects/NSA/NSAOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/Sequence.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include "dialects/NSA/NSADialect.cpp.inc"
@@ -15,7 +17,34 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/NSA/NSAAttributes.cpp.inc"
 
+/// What `nsa.schedules` says of kernels: lists of one form.
+static bool isScheduleList(mlir::Attribute attribute) {
+  auto list = llvm::dyn_cast<mlir::ArrayAttr>(attribute);
+  return list && !list.empty() &&
+         llvm::all_of(list, llvm::IsaPred<nsa::ScheduleAttr>);
+}
+
+namespace {
+/// Lists of schedules are long.
+struct ScheduleAliases : mlir::OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+
+  AliasResult getAlias(mlir::Attribute attribute,
+                       llvm::raw_ostream &os) const override {
+    auto lists = llvm::dyn_cast<mlir::DictionaryAttr>(attribute);
+    if (!lists || lists.empty() ||
+        !llvm::all_of(lists, [](mlir::NamedAttribute each) {
+          return isScheduleList(each.getValue());
+        }))
+      return AliasResult::NoAlias;
+    os << "schedules";
+    return AliasResult::OverridableAlias;
+  }
+};
+} // namespace
+
 void nsa::NSADialect::initialize() {
+  addInterfaces<ScheduleAliases>();
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/NSA/NSAAttributes.cpp.inc"
@@ -41,7 +70,7 @@ static constexpr llvm::StringRef kKernelAttrs[] = {
     nsa::kShortcutAttr,         nsa::kScheduleAttr,
     nsa::kLastScheduleAttr,     nsa::kRefusedAttr,
     nsa::kRefusedSchedulesAttr, nsa::kStagesAttr,
-    nsa::kMachineAttr};
+    nsa::kMachineAttr,          nsa::kSchedulesAttr};
 
 /// Of one kernel, or of several by name.
 static bool isStages(mlir::Attribute attribute) {
@@ -53,6 +82,41 @@ static bool isStages(mlir::Attribute attribute) {
   auto stages = llvm::dyn_cast<mlir::IntegerAttr>(attribute);
   return stages && stages.getType().isSignlessInteger(64) &&
          stages.getInt() >= 1 && stages.getInt() <= 8;
+}
+
+static llvm::LogicalResult verifySchedules(mlir::Operation *op,
+                                           mlir::Attribute attribute) {
+  auto fail = [&] {
+    return op->emitError("attribute `") << nsa::kSchedulesAttr << "` ";
+  };
+  auto lists = llvm::dyn_cast<mlir::DictionaryAttr>(attribute);
+  if (!lists)
+    return fail() << "must be a dictionary of lists of #nsa.schedule";
+  for (mlir::NamedAttribute each : lists) {
+    if (!nsa::symbolizeAttentionKernel(each.getName()))
+      return fail() << "names " << each.getName() << "; kernels are "
+                    << llvm::join(
+                           llvm::map_range(
+                               llvm::seq<uint32_t>(
+                                   nsa::getMaxEnumValForAttentionKernel() + 1),
+                               [](uint32_t kernel) {
+                                 return nsa::stringifyAttentionKernel(
+                                            nsa::AttentionKernel(kernel))
+                                     .str();
+                               }),
+                           ", ");
+    if (!isScheduleList(each.getValue()))
+      return fail() << "of " << each.getName()
+                    << " must be a list of #nsa.schedule";
+    auto list = llvm::cast<mlir::ArrayAttr>(each.getValue())
+                    .getAsRange<nsa::ScheduleAttr>();
+    for (nsa::ScheduleAttr schedule : list)
+      if (schedule.getForm() != (*list.begin()).getForm())
+        return fail() << "of " << each.getName() << " has the forms "
+                      << stringifySelectionForm((*list.begin()).getForm())
+                      << " and " << stringifySelectionForm(schedule.getForm());
+  }
+  return llvm::success();
 }
 
 llvm::LogicalResult
@@ -71,6 +135,8 @@ nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
     return op->emitError("attribute `")
            << kStagesAttr
            << "` must be a number from 1 to 8, or a dictionary of such";
+  if (attribute.getName() == kSchedulesAttr)
+    return verifySchedules(op, attribute.getValue());
   if (attribute.getName() == kMachineAttr &&
       !llvm::isa<MachineAttr>(attribute.getValue()))
     return op->emitError("attribute `")

@@ -58,3 +58,34 @@ int64_t MachineAttr::alignQueriesDown(int64_t queries, int64_t group,
   return queries >= multiple ? queries / multiple * multiple
                              : alignQueries(queries, group, mostRows);
 }
+
+//===----------------------------------------------------------------------===//
+// Schedules
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScheduleAttr::verify(
+    function_ref<InFlightDiagnostic()> emitError, SelectionForm form,
+    int64_t queries, int64_t keys, int64_t selectedQueries,
+    int64_t selectedKeys, int64_t gatheredQueries, int64_t gatheredHeads,
+    int64_t blocks, int64_t columnParts, int64_t minBlocks, int64_t spills) {
+  struct Number {
+    StringRef name;
+    int64_t number, least, most;
+  };
+  // Registers and caches are the tighter limit.
+  for (const Number &each :
+       {Number{"queries", queries, 0, 256}, Number{"keys", keys, 0, 256},
+        Number{"selected_queries", selectedQueries, 0, 256},
+        Number{"selected_keys", selectedKeys, 0, 256},
+        Number{"gathered_queries", gatheredQueries, 0, 256},
+        Number{"gathered_heads", gatheredHeads, 0, 256},
+        Number{"blocks", blocks, 0, 256},
+        Number{"column_parts", columnParts, 1, 16},
+        Number{"min_blocks", minBlocks, 0, 16},
+        Number{"spills", spills, 0, 256}})
+    if (each.number < each.least || each.number > each.most)
+      return emitError() << "`" << each.name << "` of a schedule is "
+                         << each.number << ", expected " << each.least << " to "
+                         << each.most;
+  return success();
+}

@@ -80,4 +80,81 @@ def NSA_MachineAttr : AttrDef<NSA_Dialect, "Machine"> {
   }];
 }
 
+def NSA_AttentionKernel : I32EnumAttr<
+    "AttentionKernel", "a kernel of attention that has schedules",
+    [I32EnumAttrCase<"Forward", 0, "forward">,
+     I32EnumAttrCase<"RotaryForward", 1, "rotary_forward">,
+     I32EnumAttrCase<"QueryGrad", 2, "query_grad">,
+     I32EnumAttrCase<"KeyValueGrad", 3, "key_value_grad">,
+     I32EnumAttrCase<"SelectedForward", 4, "selected_forward">,
+     I32EnumAttrCase<"SelectedQueryGrad", 5, "selected_query_grad">,
+     I32EnumAttrCase<"SelectedKeyValueGrad", 6, "selected_key_value_grad">,
+     I32EnumAttrCase<"QueryRows", 7, "query_rows">,
+     I32EnumAttrCase<"Select", 8, "select">]> {
+  let cppNamespace = "::nsa";
+  let genSpecializedAttr = 0;
+}
+
+def NSA_SelectionForm : I32EnumAttr<
+    "SelectionForm", "how kernels of the selected branch find keys",
+    [I32EnumAttrCase<"Lists", 0, "lists">,
+     I32EnumAttrCase<"Masks", 1, "masks">,
+     I32EnumAttrCase<"Gathered", 2, "gathered">]> {
+  let cppNamespace = "::nsa";
+  let genSpecializedAttr = 0;
+}
+
+/// A number of a schedule, 0 for what the conversion to kernels chooses.
+class NSA_Chosen<string what>
+    : DefaultValuedParameter<"int64_t", "0", what>;
+
+def NSA_ScheduleAttr : AttrDef<NSA_Dialect, "Schedule"> {
+  let mnemonic = "schedule";
+  let summary = "one way to cut a kernel of attention";
+  let description = [{
+    What is left out follows from the shape and the machine. Shorter sequences have
+    smaller tiles.
+
+    - `form`: how kernels of the selected branch find keys. From `lists` of the
+      blocks that were selected; `masks` of all blocks, which kernels go through;
+      or queries are `gathered` for each block. Masks and gathered queries are of
+      GPUs.
+    - `queries`, `keys`: of a program and of the tiles that it iterates over, in
+      multiples of the machine's; `blocks` that `nsa.select` scores at once.
+    - `selected_queries` of a program of lists, at least; `selected_keys` of a tile,
+      at most, since they divide a selection block; `gathered_queries`, which are
+      gathered at once; `gathered_heads`, heads whose gathered queries have parts
+      of sums at once: of some key heads, or of a group.
+    - `column_parts`: programs that share the columns of what one computes
+      otherwise. Each computes all scores.
+    - `min_blocks`: programs per multiprocessor, at least, which limits registers.
+      With 1 there is no producer, and threads have all registers.
+    - `spills`: bytes of spill stores and loads per thread that are accepted: for
+      the widest heads a few cost less than more programs that share columns.
+
+    A dictionary `nsa.schedules` of an operation or a module has a list of them
+    for each kernel, fastest first; the first one that the assembler does not refuse
+    is taken:
+
+    ```mlir
+    module attributes {nsa.schedules = {forward = [#nsa.schedule<queries = 64, keys = 48>]}} {}
+    ```
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"::nsa::SelectionForm",
+                           "::nsa::SelectionForm::Lists">:$form,
+    NSA_Chosen<"queries">:$queries,
+    NSA_Chosen<"keys">:$keys,
+    NSA_Chosen<"queries of lists">:$selected_queries,
+    NSA_Chosen<"keys of selected blocks">:$selected_keys,
+    NSA_Chosen<"gathered queries">:$gathered_queries,
+    NSA_Chosen<"heads of gathered queries">:$gathered_heads,
+    NSA_Chosen<"selection blocks">:$blocks,
+    DefaultValuedParameter<"int64_t", "1">:$column_parts,
+    NSA_Chosen<"programs per multiprocessor">:$min_blocks,
+    DefaultValuedParameter<"int64_t", "0">:$spills);
+  let assemblyFormat = "(`<` struct(params)^ `>`)?";
+  let genVerifyDecl = 1;
+}
+
 #endif // NSA_DIALECTS_NSA_NSASCHEDULE_TD

@@ -129,12 +129,6 @@ LogicalResult nsa::Driver::checkOptions() {
                      "--shard-optimizer cannot be used with --no-fuse";
     return failure();
   }
-  if ((options.selectedForm == "masks" || options.selectedForm == "gathered") &&
-      options.target == "cpu") {
-    messageStream << "--selected-form=" << options.selectedForm
-                  << " needs a GPU; the target is cpu";
-    return failure();
-  }
   if (options.lineInfo && !chip) {
     messageStream << "--line-info needs a GPU; the target is cpu";
     return failure();
@@ -161,13 +155,6 @@ LogicalResult nsa::Driver::checkOptions() {
       messageStream << error;
       return failure();
     }
-  std::string problem = tileSizes.parse(options.tileSizes);
-  if (problem.empty())
-    problem = tileSizes.check(chip ? 16 : 8);
-  if (!problem.empty()) {
-    messageStream << problem;
-    return failure();
-  }
   return success();
 }
 
@@ -245,23 +232,7 @@ static bool isTrained(ModuleOp module) {
   return result.wasInterrupted();
 }
 
-/// Whether something in the module has tiles whose sizes can be fixed.
-static bool hasAttention(ModuleOp module) {
-  WalkResult result = module.walk([](Operation *op) {
-    return isa_and_present<NSADialect>(op->getDialect())
-               ? WalkResult::interrupt()
-               : WalkResult::advance();
-  });
-  return result.wasInterrupted();
-}
-
 void nsa::Driver::warnOfUnusedOptions() {
-  if (!options.tileSizes.empty() && !hasAttention(*module))
-    messageStream << "warning: --tile-size has no effect: there is no "
-                     "attention\n";
-  if (options.selectedForm != "auto" && !hasAttention(*module))
-    messageStream << "warning: --selected-form has no effect: there is no "
-                     "attention\n";
   if (isTrained(*module))
     return;
   for (auto [name, isUsed] :

@@ -11,7 +11,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "nsa/Compiler/Compiler.h"
 #include "passes/Graph/Passes.h"
-#include "passes/Kernels/KernelCut.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ThreadPool.h"
 #include "llvm/Support/raw_ostream.h"
@@ -81,7 +80,6 @@ private:
   CPUDescription cpu;
   /// The GPU that the options name; null for the target cpu.
   const CUDAChip *chip = nullptr;
-  TileSizes tileSizes;
   std::optional<RefusedSchedules> refused;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;

@@ -85,18 +85,6 @@ const std::vector<OptionField> &nsa::optionFields() {
        "Performance lints that training entries may take: scalar-loop, "
        "scalar-access, scalar-product, unfused, spill, serialised, copy or "
        "all, in all kernels or in one (PATH@KERNEL); any other is an error"},
-      {"tile-size", &Options::tileSizes,
-       "NAME=SIZE of attention that the compiler is not to choose: "
-       "forward-queries, forward-keys, backward-queries, backward-keys "
-       "(compressed and window attention), selected-queries, selected-keys, "
-       "gathered-queries, gathered-heads (the selected branch), select-queries "
-       "or select-blocks"},
-      {"selected-form",
-       &Options::selectedForm,
-       "How kernels of the selected branch find keys: auto, lists (of the "
-       "blocks that queries selected) or, on GPUs, masks (of all blocks); or "
-       "gathered, also on GPUs: how blocks find queries",
-       {"auto", "lists", "masks", "gathered"}},
       {"logits-mib",
        &Options::logitsMiB,
        "MiB that logits and their gradient may take at once: larger ones are "

@@ -10,7 +10,6 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "passes/Kernels/KernelCache.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/Passes.h"
 
 #define DEBUG_TYPE "nsa-convert-to-tile"
@@ -25,7 +24,6 @@ using namespace nsa;
 
 namespace {
 struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
-  using ConvertToTileBase::ConvertToTileBase;
   void runOnOperation() override;
 };
 } // namespace
@@ -58,24 +56,7 @@ static void reportNoKernel(Operation *op) {
 
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
-  KernelCut kernels(MachineAttr::of(module));
-  kernels.selectedForm = selectedForm;
-  if (selectedForm > SelectedForm::Lists && !kernels.isParallel()) {
-    module.emitError(selectedForm == SelectedForm::Masks
-                         ? "there are no masks of selected blocks on a CPU"
-                         : "queries are not gathered on a CPU");
-    return signalPassFailure();
-  }
-  std::string problem = kernels.fixed.parse(*tileSizes);
-  if (problem.empty())
-    problem = kernels.fixed.check(kernels.getTileMultiple());
-  if (!problem.empty()) {
-    module.emitError(problem);
-    return signalPassFailure();
-  }
-  KernelCache cache(module, kernels);
-  if (kernels.isParallel())
-    separateGathered(module, cache);
+  KernelCache cache(module);
   RewritePatternSet patterns(&getContext());
   KernelPatterns kernelPatterns{patterns, cache};
   populateNSAToTilePatterns(kernelPatterns);

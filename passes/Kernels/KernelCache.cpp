@@ -51,6 +51,8 @@ static std::string getKey(Operation *op, const KernelSpec &spec,
     return key;
   }
   os << op->getName() << ' ' << spec.suffix << ' ' << spec.key << ' ';
+  if (spec.schedule.sizes)
+    os << spec.schedule.sizes << ' ';
   if (Attribute properties = op->getPropertiesAsAttribute())
     properties.print(os);
   os << " (" << op->getOperandTypes() << ") -> " << op->getResultTypes();
@@ -174,34 +176,55 @@ static StringRef getLengthClass(const Extent &sequence) {
                           : "32k";
 }
 
+LogicalResult KernelCache::checkSchedule(Operation *op, AttentionKernel kernel,
+                                         ScheduleAttr sizes) const {
+  auto fail = [&] {
+    return op->emitOpError("has a schedule of ")
+           << stringifyAttentionKernel(kernel) << " with ";
+  };
+  for (auto [name, size] : {std::pair("queries", sizes.getQueries()),
+                            std::pair("keys", sizes.getKeys())})
+    if (size % machine.getTileMultiple() != 0)
+      return fail() << name << " = " << size
+                    << ", no multiple of the machine's "
+                    << machine.getTileMultiple();
+  // Programs that rotate or select have whole rows.
+  bool hasParts = machine.isParallel() && kernel != AttentionKernel::Select &&
+                  kernel != AttentionKernel::RotaryForward;
+  if (sizes.getColumnParts() != 1 && !hasParts)
+    return fail() << "column_parts = " << sizes.getColumnParts()
+                  << ", expected 1"
+                  << (machine.isParallel() ? "" : " on a CPU");
+  return success();
+}
+
 ChosenSchedule KernelCache::choose(Operation *op, StringRef suffix,
                                    const Extent &sequence,
-                                   ArrayRef<Schedule> schedules) const {
+                                   AttentionKernel kernel) {
+  ArrayAttr schedules = getSchedules(op, kernel);
+  if (!schedules)
+    return {};
   ChosenSchedule chosen;
-  static_cast<Schedule &>(chosen) = schedules.front();
-  if (schedules.size() == 1)
-    return chosen;
-  // What is fixed is the same in all schedules.
-  std::string key = dropExtents(getKey(op, {suffix.str(), ""}, {}, {}));
-  llvm::raw_string_ostream os(key);
-  os << ' ' << getLengthClass(sequence);
-  os << ' ' << int(machine.selectedForm) << ' ' << machine.getWarpgroupRows();
-  // Heads that take turns change no program.
-  for (const TileSizes::Size &size : TileSizes::all())
-    if (size.size != &TileSizes::gatheredHeads)
-      os << ' ' << machine.fixed.*size.size;
-  for (const Schedule &each : schedules)
-    os << ';' << each.text;
-  chosen.kernel = llvm::utohexstr(llvm::xxh3_64bits(key), /*LowerCase=*/true,
-                                  /*Width=*/16);
-  int64_t last = int64_t(schedules.size()) - 1;
-  if (auto refused =
-          module->getAttrOfType<DictionaryAttr>(kRefusedSchedulesAttr))
-    for (StringRef name : {StringRef("any"), StringRef(chosen.kernel)})
-      if (auto count = refused.getAs<IntegerAttr>(name))
-        chosen.number = std::min(count.getInt(), last);
-  static_cast<Schedule &>(chosen) = schedules[chosen.number];
-  chosen.isLast = chosen.number == last;
+  if (schedules.size() > 1) {
+    std::string key = dropExtents(getKey(op, {suffix.str(), ""}, {}, {}));
+    llvm::raw_string_ostream os(key);
+    os << ' ' << getLengthClass(sequence) << ' ' << machine << ' ' << schedules;
+    chosen.kernel = llvm::utohexstr(llvm::xxh3_64bits(key), /*LowerCase=*/true,
+                                    /*Width=*/16);
+    int64_t last = int64_t(schedules.size()) - 1;
+    if (auto refused =
+            module->getAttrOfType<DictionaryAttr>(kRefusedSchedulesAttr))
+      for (StringRef name : {StringRef("any"), StringRef(chosen.kernel)})
+        if (auto count = refused.getAs<IntegerAttr>(name))
+          chosen.number = std::min(count.getInt(), last);
+    chosen.isLast = chosen.number == last;
+  }
+  chosen.sizes = cast<ScheduleAttr>(schedules[chosen.number]);
+  // One error is enough.
+  failed = failed || mlir::failed(checkSchedule(op, kernel, chosen.sizes));
+  if (failed)
+    return {};
+  chosen.columnParts = chosen.sizes.getColumnParts();
   return chosen;
 }
 
@@ -214,10 +237,10 @@ static void noteSchedule(tile::KernelOp kernel,
       builder.getNamedAttr("kernel", builder.getStringAttr(schedule.kernel)),
       builder.getNamedAttr("number",
                            builder.getI64IntegerAttr(schedule.number)),
-      builder.getNamedAttr("sizes", builder.getStringAttr(schedule.text))};
-  if (schedule.spills != 0)
-    notes.push_back(builder.getNamedAttr(
-        "spills", builder.getI64IntegerAttr(schedule.spills)));
+      builder.getNamedAttr("sizes", schedule.sizes)};
+  if (int64_t spills = schedule.sizes.getSpills())
+    notes.push_back(
+        builder.getNamedAttr("spills", builder.getI64IntegerAttr(spills)));
   kernel->setAttr(kScheduleAttr, builder.getDictionaryAttr(notes));
   if (schedule.isLast)
     kernel->setAttr(kLastScheduleAttr, builder.getUnitAttr());
@@ -297,8 +320,9 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     kernel->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
   noteSchedule(kernel, spec.schedule);
   noteStages(kernel, module);
-  if (int64_t own =
-          spec.schedule.minBlocks ? spec.schedule.minBlocks : spec.minBlocks)
+  ScheduleAttr sizes = spec.schedule.sizes;
+  if (int64_t own = sizes && sizes.getMinBlocks() != 0 ? sizes.getMinBlocks()
+                                                       : spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(own));
   if (spec.hasProducer)
     kernel->setAttr(kProducerAttr, builder.getUnitAttr());

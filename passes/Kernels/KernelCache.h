@@ -21,7 +21,11 @@
 namespace nsa {
 
 /// A schedule of a kernel's list.
-struct ChosenSchedule : Schedule {
+struct ChosenSchedule {
+  /// Null for what the conversion chooses.
+  ScheduleAttr sizes = {};
+  /// As there; 1 where parts of a launch have their own.
+  int64_t columnParts = 1;
   /// Names the kernel and its list; empty where there is no choice.
   std::string kernel;
   /// Its index in the list.
@@ -91,20 +95,17 @@ public:
   using BodyFn = llvm::function_ref<void(tile::TileBuilder &builder,
                                          llvm::ArrayRef<mlir::Value> args)>;
 
-  KernelCache(mlir::ModuleOp module, const KernelCut &machine)
-      : module(module), machine(machine), symbols(module) {}
   explicit KernelCache(mlir::ModuleOp module)
-      : KernelCache(module, MachineAttr::of(module)) {}
+      : module(module), machine(MachineAttr::of(module)), symbols(module) {}
 
-  /// What all kernels of the cache are cut by.
-  const KernelCut &getMachine() const { return machine; }
+  /// What all kernels of the cache are cut for.
+  MachineAttr getMachine() const { return machine; }
 
-  /// The first of `schedules` for the kernel of `op` with this suffix that is
-  /// not among the refused ones of the module.
+  /// The first schedule of `op` for its kernel with this suffix that is not
+  /// among the refused ones of the module.
   /// All batches, and sequences of about the same length, have one answer.
   ChosenSchedule choose(mlir::Operation *op, llvm::StringRef suffix,
-                        const Extent &sequence,
-                        llvm::ArrayRef<Schedule> schedules) const;
+                        const Extent &sequence, AttentionKernel kernel);
 
   /// Launches a kernel of `op` on `inputs` at the builder's insertion point and
   /// returns the results, of types `outputs`, which differ from those of `op`
@@ -159,6 +160,9 @@ public:
   bool hasFailed() const { return failed; }
 
 private:
+  /// Fails where a schedule is not for the machine.
+  llvm::LogicalResult checkSchedule(mlir::Operation *op, AttentionKernel kernel,
+                                    ScheduleAttr sizes) const;
   /// Writes on a kernel and its `grid` what their extents stand for. Fails
   /// where they are no constants, but the kernel takes them as such.
   llvm::LogicalResult noteExtents(mlir::Operation *op, const KernelSpec &spec,
@@ -174,7 +178,7 @@ private:
                              BodyFn body);
 
   mlir::ModuleOp module;
-  KernelCut machine;
+  MachineAttr machine;
   mlir::SymbolTable symbols;
   llvm::StringMap<tile::KernelOp> kernels;
   /// Sizes of tensors between kernels that are the same for all extents.

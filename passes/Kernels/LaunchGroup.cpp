@@ -92,7 +92,7 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
     spec.takesExtents &= part.spec.takesExtents;
     spec.flops += part.spec.flops;
     // One of them multiplies at most, which that of the group is of.
-    if (!part.spec.schedule.kernel.empty())
+    if (part.spec.schedule.sizes)
       spec.schedule = part.spec.schedule;
     for (auto [input, output] : part.spec.inPlace)
       inPlace.emplace_back(input + int64_t(inputs.size()),

@@ -1,6 +1,7 @@
 //===- LibraryMatmuls.cpp - matmuls as a GPU's library has them -----------===//
 
 #include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSADialect.h"
 #include "passes/Kernels/Passes.h"
 
 namespace nsa {

@@ -4,7 +4,6 @@
 #define NSA_PASSES_KERNELS_PASSES_H
 
 #include "mlir/Pass/Pass.h"
-#include "passes/Kernels/KernelCut.h"
 
 namespace nsa {
 #define GEN_PASS_DECL

@@ -80,6 +80,44 @@ def RotateWithCompression
   ];
 }
 
+def SelectSchedule : Pass<"nsa-select-schedule", "::mlir::ModuleOp"> {
+  let summary = "List the schedules of kernels of attention";
+  let description = [{
+    On GPUs, writes on each operation of attention the attribute `nsa.schedules`: for
+    each of its kernels the ways to cut it, in the order of predicted time. The
+    first one that the assembler does not refuse is taken. A kernel for which the
+    operation or the module has a list keeps it.
+
+    Where queries select most of what they see, kernels of the selected branch go
+    through all blocks with masks. Of few heads in a group, where they select a
+    small part, queries are gathered for each block. Limits and lists are measured.
+
+    Example:
+
+    ```mlir
+    %i = nsa.select %q, %k, %lse ... : ...
+    ```
+
+    becomes
+
+    ```mlir
+    %i = nsa.select %q, %k, %lse ... {nsa.schedules = {select = [#nsa.schedule,
+        #nsa.schedule<queries = 64, blocks = 16>, ...]}} : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::NSADialect"];
+}
+
+def SeparateGathered : Pass<"nsa-separate-gathered", "::mlir::ModuleOp"> {
+  let summary = "Take sums apart whose queries are gathered";
+  let description = [{
+    Makes operations of their own of the branches and the sum that an `nsa.fused`
+    holds, where a schedule gathers the queries of its selected branch: this takes
+    several launches.
+  }];
+  let dependentDialects = ["::nsa::NSADialect"];
+}
+
 def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
   let summary = "Turn nsa and nn operations into tile kernels and launches";
   let description = [{
@@ -96,15 +134,10 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     on shapes and on the machine. Results differ between machines by the order of
     such sums.
 
-    Sizes of the tiles of attention are chosen too, or fixed by options, up to
-    256. Shorter sequences have smaller tiles. Queries and keys of compressed and
-    window attention and queries of `nsa.select` come in multiples of 8, for GPUs
-    of 16. Where queries select most of what they see, kernels of the selected
-    branch go through all blocks with masks (`selected-form`), in tiles of one
-    head. Of few heads in a group, where they select a small part, queries are
-    gathered for each block instead. Tiles of selected keys are the largest divisors of a selection block
-    up to their size; programs of selected queries fill M-tiles of 16 rows where
-    each of these skips blocks that it did not select.
+    Sizes of the tiles of attention are chosen too where no `#nsa.schedule` fixes
+    them. Tiles of selected keys are the largest divisors of a selection block up to
+    their size; programs of selected queries fill M-tiles of 16 rows where each of
+    these skips blocks that it did not select.
 
     Example:
 
@@ -121,22 +154,6 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
-  ];
-  let options = [
-    ListOption<"tileSizes", "tile-size", "std::string",
-               "NAME=SIZE of tiles of attention that are not to be chosen: "
-               "forward-queries and forward-keys of a program of compressed "
-               "and window attention and of the tiles that it iterates over, "
-               "backward-queries and backward-keys of their gradients; "
-               "selected-queries of a program of the selected branch, at "
-               "least, selected-keys of its tiles, at most, gathered-queries "
-               "that are gathered at once, gathered-heads, heads for which "
-               "they are in one launch; select-queries of a "
-               "program of nsa.select, select-blocks that it scores at once">,
-    Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
-           /*default=*/"::nsa::SelectedForm::Auto",
-           "How kernels of the selected branch find keys",
-           "::nsa::getSelectedFormValues()">,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

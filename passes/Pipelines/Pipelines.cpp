@@ -15,10 +15,6 @@ static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-static SmallVector<std::string> getTileSizes(const PhaseOptions &options) {
-  return {options.tileSizes.begin(), options.tileSizes.end()};
-}
-
 static void addPasses(OpPassManager &manager, Phase phase,
                       const PhaseOptions &options) {
   switch (phase) {
@@ -74,8 +70,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createLaunchVectorMatmuls());
     manager.addPass(createUseLibraryTypes());
     manager.addPass(createRotateWithCompression());
-    manager.addPass(
-        createConvertToTile({getTileSizes(options), options.selectedForm}));
+    manager.addPass(createSelectSchedule());
+    manager.addPass(createSeparateGathered());
+    manager.addPass(createConvertToTile());
     return addCleanUp(manager);
   case Phase::Buffer:
     manager.addPass(createBuffer());
@@ -120,7 +117,6 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
       "context", "sample-context", "forward", "recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "optimizer",
                                             "shard-optimizer"};
-  static constexpr StringRef kernel[] = {"tile-size", "selected-form"};
   static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
   static constexpr StringRef plan[] = {"gemm-workspace"};
   switch (phase) {
@@ -130,12 +126,11 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
     return gradient;
   case Phase::Optimizer:
     return optimizer;
-  case Phase::Kernel:
-    return kernel;
   case Phase::Collective:
     return collective;
   case Phase::Plan:
     return plan;
+  case Phase::Kernel:
   case Phase::Buffer:
   case Phase::Schedule:
   case Phase::Layout:
@@ -170,19 +165,12 @@ struct PipelineUntilOptions : PhaseOptions {
 };
 } // namespace
 
-/// What is wrong with the options whatever the phases, or nothing.
-static std::string checkOptions(const PhaseOptions &options) {
-  return TileSizes().parse(getTileSizes(options));
-}
-
 static void registerPhase(Phase phase, StringRef description) {
   std::string name = ("nsa-phase-" + getPhaseName(phase)).str();
   registerPipeline<PhaseOptions>(
       name, description,
       [phase](OpPassManager &manager,
               const PhaseOptions &options) -> std::string {
-        if (std::string problem = checkOptions(options); !problem.empty())
-          return problem;
         if (StringRef unused = options.findUnused(phase); !unused.empty())
           return ("option '" + unused + "' has no effect in phase '" +
                   getPhaseName(phase) + "'")
@@ -214,8 +202,6 @@ void nsa::registerPhasePipelines() {
       "nsa-pipeline", "The phases from the first to `until`",
       [](OpPassManager &manager,
          const PipelineUntilOptions &options) -> std::string {
-        if (std::string problem = checkOptions(options); !problem.empty())
-          return problem;
         for (unsigned number = 0;
              number <= static_cast<unsigned>(options.until.getValue());
              ++number)

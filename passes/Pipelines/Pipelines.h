@@ -13,8 +13,9 @@
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,
 //   for several ranks nsa-shard-optimizer, and nsa-expand-updates
 // - kernel: nsa-note-compressed-extents, of GPUs nsa-launch-decode-steps,
-//   nsa-launch-vector-matmuls, nsa-use-library-types and
-//   nsa-rotate-with-compression; nsa-convert-to-tile, canonicalize, cse
+//   nsa-launch-vector-matmuls, nsa-use-library-types,
+//   nsa-rotate-with-compression, nsa-select-schedule, nsa-separate-gathered;
+//   nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
@@ -95,14 +96,6 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       *this, "mma-rows",
       llvm::cl::desc("Rows of one MMA of the GPU that kernels are cut for: 16, "
                      "or 64 of warpgroups; 0 for a CPU")};
-  ListOption<std::string> tileSizes{
-      *this, "tile-size",
-      llvm::cl::desc("NAME=SIZE of tiles of attention that the conversion is "
-                     "not to choose")};
-  Option<SelectedForm> selectedForm{
-      *this, "selected-form",
-      llvm::cl::desc("How kernels of the selected branch find keys"),
-      getSelectedFormValues(), llvm::cl::init(SelectedForm::Auto)};
   Option<int64_t> bucketMiB{
       *this, "bucket-mib",
       llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),

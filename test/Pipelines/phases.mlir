@@ -30,9 +30,7 @@
 
 // Options that no pass of a phase reads, and values that are none.
 // RUN: not nsa-opt %s --nsa-phase-buffer="fuse=false" 2>&1 | FileCheck %s --check-prefix=UNUSED
-// RUN: not nsa-opt %s --nsa-pipeline="tile-size=forward-queries=32,queries=3" 2>&1 | FileCheck %s --check-prefix=SIZE
 // UNUSED: option 'fuse' has no effect in phase 'buffer'
-// SIZE: unknown tile size 'queries'; known are forward-queries,
 // PLAIN-NOT: nn.flatten
 // PLAIN-NOT: nn.fused
 // PLAIN: nn.gradient_norm

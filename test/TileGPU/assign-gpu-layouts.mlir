@@ -56,7 +56,7 @@ tile.kernel private @product(%x: memref<64x16xbf16>, %y: memref<16x16xbf16>, %z:
 // MMA: tile.dot {{.*}} : !tile.tile<16x192xbf16, #tile.shared>
 // MMA: tile.store {{.*}} : !tile.tile<16x192xbf16, #tile.mma<warps = 1>>
 tile.kernel private @wide(%x: memref<16x192xbf16>, %y: memref<192x16xbf16>, %z: memref<16x16xf32>, %copy: memref<16x192xbf16>)
-    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32, nsa.schedule = {kernel = "0", number = 1 : i64, sizes = "min-blocks=1"}} {
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32, nsa.schedule = {kernel = "0", number = 1 : i64, sizes = #nsa.schedule<min_blocks = 1>}} {
   %c0 = arith.constant 0 : i32
   %zero = arith.constant 0.0 : f32
   %r = tile.range %c0 : !tile.tile<16x1xi32>

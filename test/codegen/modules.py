@@ -54,8 +54,7 @@ def write_modules(compiler, fail):
 def record_module(compiler, path, target):
     with open(path + ".mlir") as file:
         text = file.read()
-    options = [word for word in re.findall(r"^// (--\S+)", text, re.MULTILINE)
-               if target != "cpu" or not word.startswith("--selected-form")]
+    options = re.findall(r"^// (--\S+)", text, re.MULTILINE)
     # Kernels of a few elements are slow in one way or another.
     artefact = compiler.compile(path, target, "--allow-slow-path=all", *options, output=f"{path}-{target}.nsax")
     found = compiler.record(artefact, target)

@@ -39,10 +39,6 @@ static Status setOption(Options &options, llvm::StringRef text) {
   auto [key, value] = text.split('=');
   if (key == "gradients")
     options.compiler.gradients = splitList(value);
-  else if (key == "tile-sizes")
-    options.compiler.tileSizes = splitList(value);
-  else if (key == "selected-form")
-    options.compiler.selectedForm = value.str();
   else if (key == "precision")
     options.compiler.precision = value.str();
   else if (key == "recompute")

@@ -73,9 +73,7 @@ class CPU:
         return module.with_extents(batch=extents[0], seq=extents[1]) if extents else module
 
     def __call__(self, program):
-        known = ("tile_size",) if self.place == "cpu" else ("tile_size", "selected_form")
-        given = {key: program.options[key] for key in known if key in program.options}
-        return run_module(self.compile(program.text(), program.extents(), gradients=wanted_names(program), **given), program)
+        return run_module(self.compile(program.text(), program.extents(), gradients=wanted_names(program)), program)
 
 
 class EmulatedModule:
@@ -137,14 +135,13 @@ class Emulator:
         try:
             while True:
                 try:
-                    module = self.compile(program.text(), extents=program.extents(), gradients=wanted_names(program),
-                                          tile_sizes=program.options.get("tile_size"),
-                                          selected_form=program.options.get("selected_form"))
+                    module = self.compile(program.text(), extents=program.extents(), gradients=wanted_names(program))
                     return run_module(module, program)
                 except nsa.RunError as error:
                     refused = program.options.get("refused", 0)
                     if "bytes of shared memory, more than" not in str(error) or refused > 11:
                         raise
-                    program.options = {key: x for key, x in given.items() if key != "tile_size"} | {"refused": refused + 1}
+                    forms = {kernel: {"form": one["form"]} for kernel, one in given.get("schedules", {}).items() if "form" in one}
+                    program.options = {"schedules": forms, "refused": refused + 1}
         finally:
             program.options = given

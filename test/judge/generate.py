@@ -168,10 +168,12 @@ def make_backward(b, name):
     b.op(name, **{key: x for key, x in given.items() if key in known})
 
 
-#: Tile sizes by their names: what they are multiples of, and of how many at most.
-TILE_SIZES = {"forward-queries": (16, 6), "forward-keys": (16, 6), "backward-queries": (16, 6), "backward-keys": (16, 6),
-              "selected-queries": (1, 20), "selected-keys": (1, 64), "gathered-queries": (1, 20), "select-queries": (16, 4),
-              "select-blocks": (1, 40)}
+#: Sizes of schedules: what they are multiples of, and of how many at most; and those that kernels have.
+SIZES = {"queries": (16, 6), "keys": (16, 6), "selected_queries": (1, 20), "selected_keys": (1, 64), "gathered_queries": (1, 20),
+         "blocks": (1, 40)}
+KERNELS = {kernel: ("queries", "keys") for kernel in ("forward", "rotary_forward", "query_grad", "key_value_grad")} | {
+    kernel: ("queries", "keys", "selected_queries", "selected_keys") for kernel in ("selected_forward", "selected_query_grad")} | {
+    "selected_key_value_grad": ("selected_keys", "gathered_queries"), "select": ("queries", "blocks")}
 
 
 def choose_options(b, made):
@@ -182,12 +184,13 @@ def choose_options(b, made):
         return made
     kind = b.pick(["tiles", "tiles", "schedules", "masks"])
     if kind == "tiles":
-        made.options["tile_size"] = [f"{name}={multiple * b.between(1, most)}"
-                                     for name, (multiple, most) in TILE_SIZES.items() if b.chance(0.75)]
+        made.options["schedules"] = {
+            kernel: {name: SIZES[name][0] * b.between(1, SIZES[name][1]) for name in names if b.chance(0.75)}
+            for kernel, names in KERNELS.items()}
     elif kind == "schedules":
         made.options["refused"] = b.between(1, 11)
     if kind == "masks" or kind == "schedules" and b.chance(0.3):
-        made.options["selected_form"] = "masks"
+        made.options |= program.form("masks")
     return made
 
 

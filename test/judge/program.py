@@ -21,6 +21,21 @@ class Value:
         return "tensor<" + "".join(f"{n}x" for n in self.array.shape) + self.element + ">"
 
 
+#: Kernels of the selected branch.
+SELECTED = ("selected_forward", "selected_query_grad", "selected_key_value_grad")
+
+
+def form(name):
+    """Options of a program whose selected branch finds keys like this."""
+    return {"schedules": {kernel: {"form": name} for kernel in SELECTED}}
+
+
+def write_schedules(schedules):
+    """Schedules of kernels as an attribute of a module."""
+    lists = (f"{kernel} = [#nsa.schedule<{', '.join(f'{key} = {x}' for key, x in one.items())}>]" for kernel, one in schedules.items())
+    return f"nsa.schedules = {{{', '.join(lists)}}}"
+
+
 def flat(given):
     """The values of operands, which may be lists or missing."""
     return [v for x in given if x is not None for v in (x if isinstance(x, list) else [x])]
@@ -92,7 +107,7 @@ class Program:
     def __init__(self):
         self.arguments, self.ops, self.results, self.wanted = [], [], [], []
         self.seed = None
-        #: What the compiler is told of kernels of attention: `tile_size`, `selected_form` and how many schedules are refused.
+        #: What the module says of kernels of attention: `schedules`, a schedule for each, and how many are `refused`.
         self.options = {}
         #: The first argument with a batch and a length, where the text has `?` for both.
         self.open = None
@@ -131,11 +146,11 @@ class Program:
                               for i, v in enumerate(self.arguments))
         types = ", ".join(f'{self.type_of(v)} {{nn.alias = "a{self.arguments.index(updated[i])}"}}' if i in updated else
                           f'{self.type_of(v)} {{nn.name = "r{i}"}}' for i, v in enumerate(self.results))
-        lines = [f"// --{key.replace('_', '-')}={x}" for key in ("tile_size", "selected_form")
-                 for x in flat([self.options.get(key)])]
-        refused = self.options.get("refused")
-        if refused:
-            lines.append(f"module attributes {{nsa.refused_schedules = {{any = {refused}}}}} {{")
+        schedules, refused = self.options.get("schedules"), self.options.get("refused")
+        attributes = [f"nsa.refused_schedules = {{any = {refused}}}"] if refused else []
+        if schedules:
+            attributes.append(write_schedules(schedules))
+        lines = [f"module attributes {{{', '.join(attributes)}}} {{"] if attributes else []
         lines.append(f"func.func @main({arguments}) -> ({types}) {{")
         for op in self.ops:
             results = ", ".join(names[v] for v in op.results)
@@ -143,7 +158,7 @@ class Program:
             lines.append(f'  {results} = "{op.name}"({", ".join(names[v] for v in inputs)}) {self._properties(op)}: '
                          f'({types_of(inputs)}) -> ({types_of(op.results)})')
         lines.append(f"  return {', '.join(names[v] for v in self.results)} : {types_of(self.results)}\n}}")
-        return "\n".join(lines + ["}"] * bool(refused)) + "\n"
+        return "\n".join(lines + ["}"] * bool(attributes)) + "\n"
 
     def updated(self):
         """Numbers of results that are left in the memory of an argument, and these arguments."""

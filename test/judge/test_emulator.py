@@ -9,6 +9,7 @@ import generate
 import generate_nsa
 import judge
 import nsa_rules
+import program
 import rules
 from nsa_rules import visibility
 
@@ -60,7 +61,10 @@ def gather(rng, element, number):
         else:
             made = generate.make_one(("nsa.attention", "nsa.attention_backward")[number % 2], rng, element)
         if any(op.operands.get("indices") is not None and op.operands.get("start") is None for op in made.ops):
-            made.options = {"selected_form": "gathered"} | ({"tile_size": ["gathered-heads=1"]} if rng.integers(2) else {})
+            made.options = program.form("gathered")
+            if rng.integers(2):
+                for one in made.options["schedules"].values():
+                    one["gathered_heads"] = 1
             return made
 
 

@@ -9,13 +9,13 @@ import generate
 import generate_nsa
 import judge
 import nsa_rules
+import program
 
 WINDOW, CAUSAL = nsa_rules.visibility("window", window=32), nsa_rules.visibility("causal")
 COMPRESSED = nsa_rules.visibility("compressed", block=8, stride=4)
 SELECTED = nsa_rules.visibility("selected", block=16, count=4, initial=1, local=2)
 #: Of long sequences, which tiles are for; lengths are no other size of any tensor.
-SAME_TILES = [f"{name}={size}" for name, size in (("forward-queries", 32), ("forward-keys", 32), ("backward-queries", 32),
-                                                  ("backward-keys", 32), ("select-queries", 16), ("select-blocks", 2))]
+SAME_TILES = {kernel: {"queries": 32, "keys": 32} for kernel in generate.KERNELS} | {"select": {"queries": 16, "blocks": 2}}
 assert generate_nsa
 
 
@@ -112,7 +112,7 @@ def test_rows(make, shapes):
     (window, [(1, 63), (3, 65), (2, 127), (1, 200)]), (causal, [(1, 63), (3, 65), (1, 200)]),
     (compressed_keys, [(1, 7), (2, 33), (1, 200)]), (branches, [(1, 1), (2, 75)]), (rotary_branches, [(3, 65)])])
 def test_attention_of_the_same_tiles(make, shapes):
-    check(make, CPU(), shapes, same_bits=True, options={"tile_size": SAME_TILES})
+    check(make, CPU(), shapes, same_bits=True, options={"schedules": SAME_TILES})
 
 
 @pytest.mark.parametrize("make", [rows, branches, rotary_branches])
@@ -136,7 +136,7 @@ def test_gradients_of_long_sequences_have_bits_of_one_shape():
     check_bits(made, execute, execute(made))
 
 
-MASKS = {"selected_form": "masks"}
+MASKS = program.form("masks")
 
 
 @pytest.mark.parametrize("make, target, shapes, given", [

@@ -11,6 +11,7 @@ from executors import BUILD, CPU, SEED, Emulator, make_rng
 import declarations
 import judge
 import nsa_rules
+import program
 from numerics import Errors
 from program import Program, Value, build
 
@@ -148,12 +149,15 @@ def evaluate(execute, text, expanded, inputs, precision, **options):
 @pytest.mark.parametrize("name, execute, options", [
     *((name, CPU(), {}) for name in MODELS), ("sparse", Emulator("sm_90a"), {}), ("linear", Emulator("sm_80"), {}),
     ("shared", Emulator("sm_90a"), {}), ("gemma", Emulator("sm_90a"), {}),
-    *(("isolated", Emulator("sm_90a"), {"selected_form": form}) for form in ("lists", "masks"))])
+    *(("isolated", Emulator("sm_90a"), program.form(form)) for form in ("lists", "masks"))])
 def test_gradients_of_model(name, execute, options, tmp_path):
     rng = make_rng(name)
     text, expanded = write_model(MODELS[name], tmp_path)
+    if options:
+        aliases = re.match(r"(?:[!#].*\n)*", text)[0]
+        text = f"{aliases}module attributes {{{program.write_schedules(options['schedules'])}}} {{\n{text[len(aliases):]}}}\n"
     inputs = inputs_of(rng, name == "isolated")
-    module, loss, made, parameters = evaluate(execute, text, expanded, inputs, "fp32", **options)
+    module, loss, made, parameters = evaluate(execute, text, expanded, inputs, "fp32")
     choices = {op.results[0]: op.results[0].array for op in made.ops if op.name == "nsa.select"}
     found = [loss, *(module.read(f"grad.{parameter}") for parameter in parameters)]
     assert all(np.abs(x).max() > 0 for x in found)

@@ -73,16 +73,6 @@ struct CompilerOptions {
   /// of attention), "spill", "serialised", "copy", or "all"; "spill@NAME" is
   /// that of one kernel.
   std::vector<std::string> allowSlowPaths;
-  /// Sizes of the tiles of attention that the compiler is not to choose, as
-  /// "NAME=SIZE": "forward-queries", "forward-keys", "backward-queries",
-  /// "backward-keys" (compressed and window attention), "selected-queries",
-  /// "selected-keys", "gathered-queries" (the selected branch),
-  /// "select-queries" or "select-blocks". Sums may round otherwise.
-  std::vector<std::string> tileSizes;
-  /// How kernels of the selected branch find the keys of queries: "lists" of
-  /// the blocks that these selected, or "masks" of all blocks, on GPUs; "auto"
-  /// chooses. Sums may round otherwise.
-  std::string selectedForm = "auto";
   /// MiB that logits and their gradient may take at once: larger ones are made
   /// in chunks of tokens, at most 8, if operations are fused.
   int64_t logitsMiB = 256;

@@ -56,7 +56,7 @@ private:
   struct Cut : AttentionBranches {
     ChosenSchedule schedule;
   };
-  Cut cut(StringRef suffix, ScheduledKernel kernel, bool hasMasks);
+  Cut cut(StringRef suffix, AttentionKernel kernel, bool hasMasks);
 
   QueryGradResults launchQueryGrad(ArrayRef<Value> lists);
   Value launchDenseQueryGrad(const QueryGradResults &query);
@@ -77,17 +77,17 @@ private:
                                 ArrayRef<SmallVector<Value>> keyValueGrads);
 
   bool masksKeys() const {
-    return forms && forms->keyValueGrad == SelectedForm::Masks;
+    return forms && forms->keyValueGrad == SelectionForm::Masks;
   }
   /// Whether programs have parts of the list of a block, for the last launch.
   bool hasListParts() const {
     return machine.isGated && !masksKeys() && machine.selected->gradParts > 1;
   }
   bool masksQueries() const {
-    return forms && forms->queryGrad == SelectedForm::Masks;
+    return forms && forms->queryGrad == SelectionForm::Masks;
   }
   bool gathersQueries() const {
-    return forms && forms->queryGrad == SelectedForm::Gathered;
+    return forms && forms->queryGrad == SelectionForm::Gathered;
   }
   Value outside(Value inside) { return getOutside(op, inside); }
   Value launchMasks() {
@@ -166,7 +166,7 @@ Gradients::Gradients(Operation *op, FusedGradients grads, KernelCache &cache,
                  machine.foldsGates(), machine.isParallel),
       table(outside(grads.table)), start(outside(grads.start)) {
   if (machine.selected) {
-    forms.emplace(*machine.selected, cache.getMachine());
+    forms.emplace(op, *machine.selected);
     AttentionBackwardOp selected = grads.branches[machine.number];
     indices = machine.selected->launchNumbers(
         cache, rewriter, op, outside(selected.getIndices()), start);
@@ -175,11 +175,11 @@ Gradients::Gradients(Operation *op, FusedGradients grads, KernelCache &cache,
     ends = launchSequenceEnds(cache, rewriter, op, start);
 }
 
-Gradients::Cut Gradients::cut(StringRef suffix, ScheduledKernel kernel,
+Gradients::Cut Gradients::cut(StringRef suffix, AttentionKernel kernel,
                               bool hasMasks) {
   ChosenSchedule own = machine.shape.choose(cache, op, suffix, kernel);
-  return {AttentionBranches(grads, own.applyTo(cache.getMachine()), hasMasks,
-                            own.columnParts),
+  return {AttentionBranches(grads, KernelCut(cache.getMachine(), own.sizes),
+                            hasMasks, own.columnParts),
           own};
 }
 
@@ -191,9 +191,9 @@ Gradients::Cut Gradients::cut(StringRef suffix, ScheduledKernel kernel,
 /// `lists` lead to.
 QueryGradResults Gradients::launchQueryGrad(ArrayRef<Value> lists) {
   bool hasMasks = masksQueries(), gathers = gathersQueries();
-  auto kernel = !machine.selected ? ScheduledKernel::QueryGrad
-                : hasMasks        ? ScheduledKernel::MaskedQueryGrad
-                                  : ScheduledKernel::ListQueryGrad;
+  auto kernel = !machine.selected ? AttentionKernel::QueryGrad
+                : gathers         ? AttentionKernel::QueryRows
+                                  : AttentionKernel::SelectedQueryGrad;
   AttentionBranches uncut(grads, cache.getMachine(), hasMasks);
   KernelSpec spec = QueryGradKernel(uncut, statistics, gathers).spec();
   Cut made = cut(spec.suffix, kernel, hasMasks);
@@ -263,7 +263,7 @@ QueryGradResults Gradients::launchQueryGrad(ArrayRef<Value> lists) {
 /// The gradient of the queries: what `query` has of it, and the branches whose
 /// rows are those of one head.
 Value Gradients::launchDenseQueryGrad(const QueryGradResults &query) {
-  Cut made = cut("dq_dense", ScheduledKernel::QueryGrad, /*hasMasks=*/false);
+  Cut made = cut("dq_dense", AttentionKernel::QueryGrad, /*hasMasks=*/false);
   QueryGradKernel own(made, statistics, /*gathers=*/false);
   KernelSpec spec = own.denseSpec();
   spec.takesExtents = takesExtents();
@@ -358,9 +358,8 @@ SmallVector<Value> Gradients::launchKeyValueGrad(int64_t branch,
   bool hasMasks = isSelected && masksKeys();
   std::string suffix = getSuffix(branch) + (hasMasks ? "_masks" : "");
   Cut made = cut(suffix,
-                 hasMasks     ? ScheduledKernel::MaskedKeyValueGrad
-                 : isSelected ? ScheduledKernel::ListKeyValueGrad
-                              : ScheduledKernel::KeyValueGrad,
+                 isSelected ? AttentionKernel::SelectedKeyValueGrad
+                            : AttentionKernel::KeyValueGrad,
                  hasMasks);
   KeyValueGradArgs in = getKeyValueOperands(branch, query);
   int64_t parts = 0;
@@ -382,7 +381,7 @@ SmallVector<Value> Gradients::launchKeyValueGrad(int64_t branch,
 /// dk and dv of a branch to blocks, from parts where there are any.
 LaunchPart Gradients::makeBlocks(int64_t branch,
                                  const QueryGradResults &query) {
-  Cut made = cut(getSuffix(branch), ScheduledKernel::KeyValueGrad,
+  Cut made = cut(getSuffix(branch), AttentionKernel::KeyValueGrad,
                  /*hasMasks=*/false);
   const DenseAttention &own = *made.ranges[branch];
   KeyValueGradArgs in = getKeyValueOperands(branch, query);

@@ -98,27 +98,26 @@ static void buildForward(TileBuilder &b, const AttentionBranches &attention,
 static LogicalResult launchForward(Operation *op, FusedSum sum,
                                    KernelCache &cache,
                                    PatternRewriter &rewriter) {
-  const KernelCut &machine = cache.getMachine();
+  MachineAttr machine = cache.getMachine();
   AttentionBranches attention(sum, machine);
   bool hasMasks = false;
-  auto kernel = ScheduledKernel::Forward;
+  auto kernel = AttentionKernel::Forward;
   if (attention.selected) {
-    SelectedForms forms(*attention.selected, machine);
+    SelectedForms forms(op, *attention.selected);
     // Sums that would hold such a branch were taken apart before.
     auto own = dyn_cast<AttentionOp>(op);
-    if (own && forms.forward == SelectedForm::Gathered) {
+    if (own && forms.forward == SelectionForm::Gathered) {
       rewriter.replaceOp(
           op, GatheredAttention::launchForward(own, cache, rewriter));
       return success();
     }
-    hasMasks = forms.forward == SelectedForm::Masks;
-    kernel = hasMasks ? ScheduledKernel::MaskedForward
-                      : ScheduledKernel::ListForward;
+    hasMasks = forms.forward == SelectionForm::Masks;
+    kernel = AttentionKernel::SelectedForward;
   }
   ChosenSchedule own =
       attention.shape.choose(cache, op, hasMasks ? "masks" : "", kernel);
-  attention =
-      AttentionBranches(sum, own.applyTo(machine), hasMasks, own.columnParts);
+  attention = AttentionBranches(sum, KernelCut(machine, own.sizes), hasMasks,
+                                own.columnParts);
 
   const AttentionShape &shape = attention.shape;
   KernelSpec spec;
@@ -226,9 +225,9 @@ static LogicalResult convertRotaryAttention(RotaryAttentionOp op,
                                             KernelCache &cache,
                                             PatternRewriter &rewriter) {
   ChosenSchedule own =
-      getShapeOf(op).choose(cache, op, "", ScheduledKernel::RotaryForward);
+      getShapeOf(op).choose(cache, op, "", AttentionKernel::RotaryForward);
   DenseAttention range(getShapeOf(op), op.getVisibility(),
-                       own.applyTo(cache.getMachine()));
+                       KernelCut(cache.getMachine(), own.sizes));
   range.shape.columnParts = own.columnParts;
   range.isPacked = op.getStart() != nullptr;
   // Programs rotate the rows of one head.

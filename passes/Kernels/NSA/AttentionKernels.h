@@ -121,10 +121,8 @@ struct AttentionShape {
   }
   /// The schedule of a kernel of this shape.
   ChosenSchedule choose(KernelCache &cache, mlir::Operation *op,
-                        llvm::StringRef suffix, ScheduledKernel kernel) const {
-    return cache.choose(op, suffix, sequence,
-                        getSchedules(kernel, std::max(keyWidth, valueWidth),
-                                     group(), cache.getMachine()));
+                        llvm::StringRef suffix, AttentionKernel kernel) const {
+    return cache.choose(op, suffix, sequence, kernel);
   }
 
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.

@@ -314,6 +314,7 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
       attention.getValue(), /*indices=*/Value(), attention.getStart(),
       attention.getVisibility(), attention.getScaleAttr(),
       attention.getSoftcapAttr());
+  apart->setDiscardableAttrs(attention->getDiscardableAttrDictionary());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
   llvm::append_range(all, rotated);
   rewriter.replaceOp(attention, all);

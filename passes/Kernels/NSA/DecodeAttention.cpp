@@ -35,7 +35,7 @@ int64_t DecodeAttention::getKeyTile(const KernelCut &cut) const {
   if (selectBlock != 0)
     return SelectedAttention::getKeyTile(shape, selectBlock, cut);
   DenseAttention dense(shape, op.getVisibility(), cut);
-  return dense.getKeyTile(cut, cut.fixed.forwardKeys);
+  return dense.getKeyTile(cut, /*fixed=*/0);
 }
 
 /// As many as there are tiles, if all run at once.

@@ -30,7 +30,7 @@ bool DenseAttention::isLong() const {
 /// Two warpgroups share the keys and values that a program copies, or three
 /// where many keys follow each other.
 int64_t DenseAttention::getOwnQueryTile(const KernelCut &cut) const {
-  int64_t fixed = cut.fixed.forwardQueries;
+  int64_t fixed = cut.sizes.getQueries();
   int64_t rows = getProductRows(cut);
   if (fixed != 0 || rows == 0 || isNarrow() || int64_t(shape.sequence) < rows)
     return getQueryTile(cut, fixed);
@@ -50,10 +50,10 @@ int64_t DenseAttention::getPackedHeads(const KernelCut &cut) const {
 /// once.
 int64_t DenseAttention::getForwardKeyTile(const KernelCut &cut) const {
   int64_t rows = getProductRows(cut);
-  int64_t tile = getKeyTile(cut, cut.fixed.forwardKeys);
+  int64_t tile = getKeyTile(cut, cut.sizes.getKeys());
   bool isLarge = rows != 0 && ownQueryTile == 3 * rows && tile == 64 &&
                  shape.keyWidth <= 128 && shape.valueWidth <= 128;
-  if (!isLarge || cut.fixed.forwardKeys != 0)
+  if (!isLarge || cut.sizes.getKeys() != 0)
     return tile;
   return isThin() ? 128 : 80;
 }
@@ -70,7 +70,7 @@ int64_t DenseAttention::getMinBlocks(const KernelCut &cut) const {
 int64_t DenseAttention::getOwnKeyTile(const KernelCut &cut,
                                       int64_t fewest) const {
   int64_t tile = keyTile;
-  if (cut.fixed.backwardKeys != 0)
+  if (cut.sizes.getKeys() != 0)
     return tile;
   auto countPrograms = [&] {
     return int64_t(ceilDiv(shape.keys, tile) * shape.keyHeads * shape.batch);

@@ -19,8 +19,8 @@ struct DenseAttention {
                  int64_t selectBlock = 0)
       : shape(shape), visibility(visibility, shape.sequence),
         selectBlock(selectBlock),
-        queryTile(getQueryTile(cut, cut.fixed.backwardQueries)),
-        keyTile(getKeyTile(cut, cut.fixed.backwardKeys)),
+        queryTile(getQueryTile(cut, cut.sizes.getQueries())),
+        keyTile(getKeyTile(cut, cut.sizes.getKeys())),
         ownQueryTile(getOwnQueryTile(cut)), packedHeads(getPackedHeads(cut)),
         forwardKeyTile(getForwardKeyTile(cut)), minBlocks(getMinBlocks(cut)),
         ownKeyTile(getOwnKeyTile(cut, getProductRows(cut))),

@@ -1,10 +1,17 @@
 //===- GatheredAttention.cpp - queries gathered for each block ------------===//
 
 #include "passes/Kernels/NSA/GatheredAttention.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/NSA/FusedAttention.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectedForms.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
+#include "passes/Kernels/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_SEPARATEGATHERED
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -19,9 +26,6 @@ using namespace nsa::tile;
 static bool hasNarrowParts(const AttentionShape &shape) {
   return shape.elementBits == 16;
 }
-
-/// Of a program, where no schedule says.
-static constexpr int64_t mostRows = 64;
 
 /// Of a turn.
 static constexpr int64_t mostPartBytes = int64_t(1) << 30;
@@ -59,11 +63,20 @@ GatheredAttention::GatheredAttention(const SelectedAttention &selected,
 }
 
 void GatheredAttention::gather(const KernelCut &cut) {
-  int64_t fixed = cut.fixed.gatheredQueries;
-  selected.gatherTile =
-      fixed ? fixed : std::max<int64_t>(mostRows / groupHeads, 1);
+  int64_t queries = cut.sizes.getGatheredQueries();
+  selected.gatherTile = queries != 0 ? queries : getMostQueries(groupHeads);
   selected.gatherRows =
       llvm::alignTo(selected.gatherTile * groupHeads, cut.getRowMultiple());
+}
+
+int64_t GatheredAttention::getMostQueries(int64_t groupHeads) {
+  constexpr int64_t rows = 64;
+  return std::max<int64_t>(rows / groupHeads, 1);
+}
+
+int64_t GatheredAttention::getMostQueries(const SelectedAttention &selected) {
+  return getMostQueries(
+      GatheredAttention(selected, /*fixedHeads=*/0).groupHeads);
 }
 
 bool GatheredAttention::fits(const SelectedAttention &selected) {
@@ -97,15 +110,6 @@ bool GatheredAttention::isFaster(const SelectedAttention &selected) {
   const AttentionShape &shape = selected.shape;
   return shape.elementBits == 16 && shape.group() <= getMostGroup(shape) &&
          int64_t(shape.sequence) > 4 * selected.count * selected.selectBlock;
-}
-
-KernelCut GatheredAttention::cut(KernelCut cut, const AttentionShape &shape) {
-  constexpr int64_t keys = 64;
-  if (cut.fixed.gatheredQueries == 0)
-    cut.fixed.gatheredQueries = std::max<int64_t>(mostRows / shape.group(), 1);
-  if (cut.fixed.selectedKeys == 0)
-    cut.fixed.selectedKeys = keys;
-  return cut;
 }
 
 RankedTensorType GatheredAttention::getPartType(KernelCache &cache, Type type,
@@ -553,7 +557,7 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
                                                     OpBuilder &builder) {
   AttentionShape shape = getShapeOf(op);
   ChosenSchedule own =
-      shape.choose(cache, op, "parts", ScheduledKernel::GatheredForward);
+      shape.choose(cache, op, "parts", AttentionKernel::SelectedForward);
   GatheredAttention attention(op, own, cache.getMachine());
   const SelectedAttention &selected = attention.selected;
   Kernels kernels = {"parts", own};
@@ -586,7 +590,7 @@ Value GatheredAttention::launchQueryGrad(
     KernelCache &cache, OpBuilder &builder) {
   AttentionShape shape = getShapeOf(branch);
   ChosenSchedule own =
-      shape.choose(cache, op, "dq_parts", ScheduledKernel::GatheredQueryGrad);
+      shape.choose(cache, op, "dq_parts", AttentionKernel::SelectedQueryGrad);
   GatheredAttention attention(branch, own, cache.getMachine());
   const SelectedAttention &selected = attention.selected;
   Kernels kernels = {"dq_parts", own};
@@ -618,21 +622,30 @@ Value GatheredAttention::launchQueryGrad(
   return attention.launch(cache, builder, op, kernels, lists)[0];
 }
 
-void nsa::separateGathered(ModuleOp module, KernelCache &cache) {
+namespace {
+struct SeparateGathered : nsa::impl::SeparateGatheredBase<SeparateGathered> {
+  void runOnOperation() override;
+};
+} // namespace
+
+void SeparateGathered::runOnOperation() {
   SmallVector<FusedOp> found;
-  module.walk([&](FusedOp op) {
+  getOperation().walk([&](FusedOp op) {
     if (op.isBackward())
       return;
     for (auto branch : op.getBody().getOps<AttentionOp>())
       if (hasIndices(branch)) {
-        SelectedForms forms(SelectedAttention(branch, cache.getMachine()),
-                            cache.getMachine());
-        if (forms.forward == SelectedForm::Gathered)
+        SelectedAttention selected(branch, MachineAttr::of(op));
+        if (SelectedForms(op, selected).forward == SelectionForm::Gathered)
           found.push_back(op);
       }
   });
   for (FusedOp op : found) {
     IRRewriter rewriter(op);
+    // Each branch takes what is of its own kernels.
+    if (Attribute schedules = op->getAttr(kSchedulesAttr))
+      for (auto branch : op.getBody().getOps<AttentionOp>())
+        branch->setAttr(kSchedulesAttr, schedules);
     Operation *yield = op.getBody().front().getTerminator();
     rewriter.inlineBlockBefore(&op.getBody().front(), op, op.getOperands());
     SmallVector<Value> results(yield->getOperands());

@@ -27,6 +27,9 @@ public:
   /// Whether it is faster than lists.
   static bool isFaster(const SelectedAttention &selected);
 
+  /// Queries that fill a warpgroup with heads of a turn.
+  static int64_t getMostQueries(const SelectedAttention &selected);
+
   /// The output of `op` and its lse.
   static llvm::SmallVector<mlir::Value>
   launchForward(AttentionOp op, KernelCache &cache, mlir::OpBuilder &builder);
@@ -51,18 +54,19 @@ public:
 
 private:
   template <typename OpT>
-  GatheredAttention(OpT op, const ChosenSchedule &own, const KernelCut &machine)
-      : GatheredAttention(
-            SelectedAttention(op, cut(own.applyTo(machine), getShapeOf(op))),
-            machine.fixed.gatheredHeads) {
+  GatheredAttention(OpT op, const ChosenSchedule &own, MachineAttr machine)
+      : GatheredAttention(KernelCut(machine, own.sizes), op) {
     selected.shape.columnParts = own.columnParts;
     if (splitsGroups())
-      gather(own.applyTo(machine));
+      gather(KernelCut(machine, own.sizes));
   }
+  template <typename OpT>
+  GatheredAttention(const KernelCut &cut, OpT op)
+      : GatheredAttention(SelectedAttention(op, cut),
+                          cut.sizes.getGatheredHeads()) {}
   GatheredAttention(const SelectedAttention &selected, int64_t fixedHeads);
-  /// Tiles for a warpgroup, where none are fixed.
-  static KernelCut cut(KernelCut cut, const AttentionShape &shape);
 
+  static int64_t getMostQueries(int64_t groupHeads);
   /// Cuts rows of the heads of a turn.
   void gather(const KernelCut &cut);
 

@@ -21,10 +21,6 @@ void populateCachePatterns(KernelPatterns &patterns);
 /// Attention to caches.
 void populateDecodeAttentionPatterns(KernelPatterns &patterns);
 
-/// Makes operations of their own of the branches and the sum that an
-/// `nsa.fused` holds, where the selected branch gathers queries.
-void separateGathered(mlir::ModuleOp module, KernelCache &cache);
-
 } // namespace nsa
 
 #endif // NSA_PASSES_KERNELS_NSA_NSATOTILE_H

@@ -57,7 +57,7 @@ struct SelectKernel {
         isOnTensorCores(cut.isParallel() && shape.elementBits == 16 &&
                         halo() < 256),
         mostRows(cut.getWarpgroupRows() != 0 ? 128 : 96),
-        blockTile(getBlockTile(cut.fixed.selectBlocks)),
+        blockTile(getBlockTile(cut.sizes.getBlocks())),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
                         isOnTensorCores ? 16 : cut.getColumnMultiple())) {
@@ -105,8 +105,8 @@ struct SelectKernel {
   /// Queries of a tile. Where programs share what memory there is, long lists
   /// and wide heads leave room for fewer.
   int64_t getMostQueries(const KernelCut &cut) const {
-    if (cut.fixed.selectQueries != 0)
-      return cut.fixed.selectQueries;
+    if (cut.sizes.getQueries() != 0)
+      return cut.sizes.getQueries();
     return cut.isParallel() && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
   }
   /// Compressed blocks that start in a selection block.
@@ -357,8 +357,8 @@ void SelectKernel::buildDecode(TileBuilder &b, const SelectOperands &in,
 static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
                                    PatternRewriter &rewriter) {
   ChosenSchedule own =
-      getSelectShape(op).choose(cache, op, "", ScheduledKernel::Select);
-  SelectKernel kernel(op, own.applyTo(cache.getMachine()));
+      getSelectShape(op).choose(cache, op, "", AttentionKernel::Select);
+  SelectKernel kernel(op, KernelCut(cache.getMachine(), own.sizes));
   const AttentionShape &shape = kernel.shape;
   KernelSpec spec;
   spec.schedule = own;

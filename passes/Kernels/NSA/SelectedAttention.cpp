@@ -21,8 +21,8 @@ static int64_t getTileLimit(const AttentionShape &shape, const KernelCut &cut) {
 int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
                                       int64_t selectBlock,
                                       const KernelCut &cut) {
-  int64_t limit = cut.fixed.selectedKeys != 0 ? cut.fixed.selectedKeys
-                                              : getTileLimit(shape, cut);
+  int64_t limit = cut.sizes.getSelectedKeys() != 0 ? cut.sizes.getSelectedKeys()
+                                                   : getTileLimit(shape, cut);
   // Tensor cores add 16 products at once.
   bool isOnTensorCores = cut.isParallel() && shape.elementBits == 16 &&
                          selectBlock % 16 == 0 && limit % 16 == 0;
@@ -37,16 +37,16 @@ int64_t SelectedAttention::getWholeTile(const KernelCut &cut) const {
   constexpr int64_t atOnce = 16;
   bool isOnTensorCores = cut.isParallel() && shape.elementBits == 16;
   if (!isOnTensorCores || keyTile % atOnce == 0 ||
-      cut.fixed.selectedKeys % atOnce != 0)
+      cut.sizes.getSelectedKeys() % atOnce != 0)
     return keyTile;
-  int64_t limit = cut.fixed.selectedKeys != 0 ? cut.fixed.selectedKeys
-                                              : getTileLimit(shape, cut);
+  int64_t limit = cut.sizes.getSelectedKeys() != 0 ? cut.sizes.getSelectedKeys()
+                                                   : getTileLimit(shape, cut);
   return std::min(limit,
                   static_cast<int64_t>(llvm::alignTo(selectBlock, atOnce)));
 }
 
 int64_t SelectedAttention::getStepTile(const KernelCut &cut) const {
-  if (cut.fixed.selectedKeys == 0 && cut.isParallel() &&
+  if (cut.sizes.getSelectedKeys() == 0 && cut.isParallel() &&
       queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
@@ -60,7 +60,7 @@ static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
                           int64_t count, const KernelCut &cut) {
   int64_t needed =
       std::max(int64_t(shape.sequence), cut.getLeastQueries(shape.group()));
-  int64_t queries = std::min(cut.fixed.selectedQueries, needed);
+  int64_t queries = std::min(cut.sizes.getSelectedQueries(), needed);
   bool hasMTiles = cut.isParallel() &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&
                    shape.group() <= GroupProgram::mTileRows;
@@ -71,7 +71,7 @@ static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
                                         const KernelCut &cut) {
-  if (cut.fixed.selectedQueries != 0)
+  if (cut.sizes.getSelectedQueries() != 0)
     return fillMTiles(shape, selectBlock, count, cut);
   if (cut.isParallel()) {
     if (isLong(shape, selectBlock, count)) {
@@ -100,8 +100,8 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelCut &cut) {
-  if (cut.fixed.gatheredQueries != 0)
-    return cut.fixed.gatheredQueries;
+  if (cut.sizes.getGatheredQueries() != 0)
+    return cut.sizes.getGatheredQueries();
   int64_t rows = getTileLimit(shape, cut);
   int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
   return cut.alignQueriesDown(queries, shape.group(), 2 * rows);

@@ -8,12 +8,15 @@
 
 namespace nsa {
 
-/// The form of each kernel of a selected branch: Lists or Masks.
+/// The form of each kernel of a selected branch.
 struct SelectedForms {
-  /// What the schedule says; where it leaves the choice, what is faster.
-  SelectedForms(const SelectedAttention &selected, const KernelCut &cut);
+  SelectedForms() = default;
+  /// What the schedules of an operation say. Kernels go through lists where
+  /// there are none of another form.
+  SelectedForms(mlir::Operation *op, const SelectedAttention &selected);
 
-  SelectedForm forward, queryGrad, keyValueGrad;
+  SelectionForm forward = SelectionForm::Lists, queryGrad = forward,
+                keyValueGrad = forward;
 };
 
 /// Causal attention whose queries see only the blocks that they selected.

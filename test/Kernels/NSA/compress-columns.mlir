@@ -1,4 +1,4 @@
-// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse --split-input-file %s | FileCheck %s
 
 // Tensor cores add 16 products at once: heads of 24 have tiles of 32 columns.
 // The rows that a matrix lacks are not those of the next token's.

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
 
 // Programs of the window branch take 128 rows: 32 queries of the four heads of a
 // group. Later queries see more keys than the first ones: the tiles of queries

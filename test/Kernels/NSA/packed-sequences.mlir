@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=lists" | FileCheck %s --check-prefix=LISTS
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=masks" | FileCheck %s --check-prefix=MASKS
+// RUN: %S/Inputs/with-schedules.sh %s "form = lists" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=LISTS
+// RUN: %S/Inputs/with-schedules.sh %s "form = masks" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=MASKS
 
 // Keys begin with the sequence of the first query, and rows count them from
 // where their own begins.

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-fuse-attention --nsa-rotate-with-compression --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-fuse-attention --nsa-select-schedule --nsa-rotate-with-compression --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
 
 // On a GPU each program would read the table again: programs of the launch that
 // compresses keys rotate instead, a few heads of 64 rows each.

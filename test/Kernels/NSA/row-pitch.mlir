@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile --canonicalize --cse --columns=0 | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse --columns=0 | FileCheck %s
 // RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s --check-prefix=CPU
 
 // Rows of the length of a call begin at multiples of 16 bytes in what the kernel

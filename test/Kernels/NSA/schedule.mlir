@@ -1,6 +1,6 @@
-// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile --canonicalize --cse %s | FileCheck %s
-// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile --canonicalize --cse --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
-// RUN: nsa-opt --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile --canonicalize --cse %s | FileCheck %s --check-prefix=HOPPER
+// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse %s | FileCheck %s
+// RUN: nsa-opt --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
+// RUN: nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse %s | FileCheck %s --check-prefix=HOPPER
 
 // Attention for a GPU: sizes that tensor cores multiply, and work for all
 // multiprocessors.

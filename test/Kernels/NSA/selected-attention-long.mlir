@@ -1,6 +1,6 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile --canonicalize --cse | FileCheck %s --check-prefix=CUDA
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm=wgmma --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=NVVM
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | FileCheck %s --check-prefix=CUDA
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory=wgmma --tile-gpu-pipeline --tile-gpu-warp-specialize --tile-gpu-insert-barriers --nsa-tile-to-nvvm=wgmma --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=NVVM
 
 // Of 32 blocks queries select 2. 16 queries of 4 heads go through the union of
 // their lists, where another warp copies blocks; an M-tile of 4 queries skips

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s
 
 // Masks where queries select a good part of what they see, lists where they do
 // not.

@@ -1,8 +1,7 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile="selected-form=masks" --canonicalize --cse | FileCheck %s
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile | FileCheck %s --check-prefix=CUDA
-// RUN: not nsa-opt %s --nsa-convert-to-tile=selected-form=masks -o /dev/null 2>&1 | FileCheck %s --check-prefix=CPU
-// CPU: error: there are no masks of selected blocks on a CPU
+// RUN: %S/Inputs/with-schedules.sh %s "form = masks" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=CUDA
+// RUN: %S/Inputs/with-schedules.sh %s "form = masks" | nsa-opt --nsa-convert-to-tile | FileCheck %s --check-prefix=CUDA
 
 // Forward and backward share the masks, and need no lists.
 // CHECK-LABEL: func.func @both(
@@ -18,7 +17,7 @@
 // AUTO-DAG: tile.launch @selected_attention_masks_
 // AUTO-DAG: tile.launch @selected_attention_backward_dq_masks_
 // AUTO-DAG: tile.launch @selected_attention_backward_dkdv_b1s4480h6x2d64_s64n16_bf16
-// CUDA-NOT: masks
+// CUDA-NOT: tile.launch {{.*}}masks
 func.func @both(%q: tensor<1x4480x6x64xbf16>, %k: tensor<1x4480x2x64xbf16>, %i: tensor<1x2x4480x16xi32>)
     -> (tensor<1x4480x6x64xbf16>, tensor<1x4480x2x64xbf16>, tensor<1x4480x2x64xbf16>) {
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x4480x16xi32>)

@@ -1,5 +1,5 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile | FileCheck %s
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 "--nsa-convert-to-tile=selected-form=lists" | FileCheck %s --check-prefix=HOPPER
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s
+// RUN: %S/Inputs/with-schedules.sh %s "form = lists" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=HOPPER
 
 // Forward and backward share the union, which is made where the selection is.
 // CHECK-LABEL: func.func @both(

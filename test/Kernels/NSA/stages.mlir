@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile --nsa-assign-layouts --tile-gpu-assign-layouts --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory | FileCheck %s
 
 // A model says how far the loops of a kernel copy ahead; the longest name that
 // the kernel's begins with decides.

@@ -1,6 +1,6 @@
 // RUN: nsa-opt %s --nsa-differentiate --nsa-convert-to-tile | FileCheck %s
-// RUN: nsa-opt %s --nsa-differentiate --nsa-set-machine=mma-rows=16 --nsa-convert-to-tile | FileCheck %s
-// RUN: nsa-opt %s --nsa-differentiate --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s
+// RUN: nsa-opt %s --nsa-differentiate --nsa-set-machine=mma-rows=16 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s
+// RUN: nsa-opt %s --nsa-differentiate --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s
 
 // A visibility that no pass knows of has kernels, and so has its gradient.
 // CHECK: tile.launch @strided_attention_b1s64h4x2d16_b8e3_f32(

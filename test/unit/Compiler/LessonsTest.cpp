@@ -89,7 +89,7 @@ TEST(Lessons, Step_AllocatesNothing) {
 
 // Lesson 4: switching something off had no effect.
 TEST(Lessons, EveryCompilerOption_ShowsInTheArtefact) {
-  std::vector<CompilerOptions> variants(13);
+  std::vector<CompilerOptions> variants(12);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
   variants[3].seqLen = 40;
@@ -101,7 +101,6 @@ TEST(Lessons, EveryCompilerOption_ShowsInTheArtefact) {
   variants[9].allowSlowPaths = {"copy"};
   variants[10].bucketMiB = 1;
   variants[11].reducePrecision = "bf16";
-  variants[12].tileSizes = {"forward-queries=16"};
   std::string text =
       modelText({"model.attention=window", "model.vocab_size=1024"});
   std::set<std::string> distinct;
@@ -139,7 +138,7 @@ TEST(Lessons, EveryCompilerOption_ShowsInTheArtefact) {
 
 TEST(Lessons, ImpossibleOptions_AreErrors) {
   std::string text = modelText({"model.attention=window"});
-  std::vector<CompilerOptions> variants(10);
+  std::vector<CompilerOptions> variants(9);
   variants[0].target = "cuda";
   variants[1].cpu = "x86-64-v9";
   variants[2].precision = "fp8";
@@ -149,7 +148,6 @@ TEST(Lessons, ImpossibleOptions_AreErrors) {
   variants[6].logitsMiB = 0;
   variants[7].allowSlowPaths = {"slow"};
   variants[8].reducePrecision = "fp8";
-  variants[9].tileSizes = {"forward-queries=7"};
   for (const CompilerOptions &options : variants)
     EXPECT_FALSE(compile(text, "model.mlir", options).ok());
 }

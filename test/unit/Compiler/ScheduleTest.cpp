@@ -2,6 +2,7 @@
 
 #include "passes/Kernels/Schedule.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/NSA/NSAOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/Registration.h"
 #include "passes/Kernels/Passes.h"
@@ -60,6 +61,7 @@ protected:
     module = parseSourceString<ModuleOp>(text, &context);
     PassManager manager(&context);
     manager.addPass(createSetMachine({mmaRows}));
+    manager.addPass(createSelectSchedule());
     manager.addPass(createConvertToTile());
     EXPECT_TRUE(module && succeeded(manager.run(*module)));
     return *module->getOps<tile::KernelOp>().begin();
@@ -128,11 +130,18 @@ TEST_F(ScheduleTest, Kernels_OfFewTokens_MultiplyOnTensorCores) {
 }
 
 TEST_F(ScheduleTest, Schedules_OfListsOfBlocks_FillAnMTile) {
-  context.loadDialect<NSADialect>();
-  KernelCut machine = MachineAttr::get(&context, 132, /*mmaRows=*/64);
-  for (int64_t group = 1; group <= 32; ++group)
-    for (const Schedule &schedule : getSchedules(ScheduledKernel::ListForward,
-                                                 /*width=*/128, group, machine))
-      if (schedule.sizes.selectedQueries != 0)
-        EXPECT_GE(schedule.sizes.selectedQueries * group, 16) << group;
+  for (int64_t group = 1; group <= 32; ++group) {
+    module =
+        parseSourceString<ModuleOp>(selectedText(4096, group, ""), &context);
+    PassManager manager(&context);
+    manager.addPass(createSetMachine({64}));
+    manager.addPass(createSelectSchedule());
+    ASSERT_TRUE(module && succeeded(manager.run(*module)));
+    module->walk([&](AttentionOp op) {
+      for (auto schedule : getSchedules(op, AttentionKernel::SelectedForward)
+                               .getAsRange<ScheduleAttr>())
+        if (schedule.getSelectedQueries() != 0)
+          EXPECT_GE(schedule.getSelectedQueries() * group, 16) << group;
+    });
+  }
 }

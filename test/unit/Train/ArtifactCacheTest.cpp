@@ -259,7 +259,7 @@ TEST(CompileConfig, KeysOfTheConfigurationBecomeOptions) {
 
 TEST(CompileConfig, OptionsThatAKeyStandsForAreRefused) {
   EXPECT_TRUE(checkCompileOption("no-fuse"));
-  EXPECT_TRUE(checkCompileOption("tile-size=forward-keys=48"));
+  EXPECT_TRUE(checkCompileOption("logits-mib=48"));
   for (const char *option : {"precision=bf16", "output=a", "--no-fuse", ""})
     EXPECT_FALSE(checkCompileOption(option)) << option;
   EXPECT_TRUE(failsWith(checkCompileOption("shard-optimiser=2"),

@@ -1,0 +1,375 @@
+//===- SelectSchedule.cpp - measured ways to cut kernels ------------------===//
+
+#include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/NSA/FusedAttention.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "passes/Kernels/NSA/GatheredAttention.h"
+#include "passes/Kernels/NSA/SelectedForms.h"
+#include "passes/Kernels/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_SELECTSCHEDULE
+#include "passes/Kernels/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// Table
+//===----------------------------------------------------------------------===//
+
+/// The order is that of predicted time: work per copy first, then registers.
+/// Accumulators of gradients of keys take (dk + dv) / 2 registers of a thread
+/// whatever the tile, twice as many with several heads in a group: only fewer
+/// columns help. Each part multiplies all scores again.
+///
+/// A kernel with its schedules; a number is the least width of their heads.
+static constexpr StringLiteral table = R"(
+forward
+  default
+  queries = 128, keys = 64, min_blocks = 1
+  queries = 64, keys = 64, min_blocks = 1
+  queries = 64, keys = 32, min_blocks = 1
+  queries = 64, keys = 16, min_blocks = 1
+  queries = 64, keys = 32, column_parts = 2, min_blocks = 1
+  128: queries = 64, keys = 16, column_parts = 4, min_blocks = 1
+  queries = 16, keys = 16, column_parts = 4, min_blocks = 1
+rotary_forward
+  default
+  queries = 128, keys = 64, min_blocks = 1
+  queries = 64, keys = 64, min_blocks = 1
+  queries = 64, keys = 32, min_blocks = 1
+  queries = 64, keys = 16, min_blocks = 1
+  queries = 16, keys = 16, min_blocks = 1
+query_grad
+  default
+  queries = 64, keys = 64, min_blocks = 1
+  queries = 64, keys = 32, min_blocks = 1
+  queries = 64, keys = 16, min_blocks = 1
+  queries = 64, keys = 32, column_parts = 2, min_blocks = 1
+  128: queries = 64, keys = 16, column_parts = 4, min_blocks = 1
+  queries = 16, keys = 16, column_parts = 4, min_blocks = 1
+key_value_grad
+  default
+  queries = 64, keys = 64, min_blocks = 1
+  queries = 32, keys = 64, min_blocks = 1
+  queries = 64, keys = 64, column_parts = 2, min_blocks = 1
+  queries = 32, keys = 64, column_parts = 2, min_blocks = 1
+  128: queries = 32, keys = 64, column_parts = 4, min_blocks = 1
+  queries = 16, keys = 64, column_parts = 4, min_blocks = 1
+  queries = 16, keys = 16, column_parts = 4, min_blocks = 1
+selected_forward
+  form = masks
+  form = masks, queries = 64, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 32, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 16, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 32, column_parts = 2, min_blocks = 1
+  form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  default
+  min_blocks = 1
+  selected_keys = 32, min_blocks = 1
+  selected_keys = 16, min_blocks = 1
+  selected_queries = 4, selected_keys = 32, min_blocks = 1
+  selected_queries = 1, selected_keys = 32, min_blocks = 1
+  selected_queries = 1, selected_keys = 32, column_parts = 2, min_blocks = 1
+  selected_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+  form = gathered
+  form = gathered, min_blocks = 1
+  form = gathered, selected_keys = 32, min_blocks = 1
+  form = gathered, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 16, selected_keys = 16, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+selected_query_grad
+  form = masks
+  form = masks, queries = 64, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 32, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 16, min_blocks = 1
+  form = masks, queries = 64, selected_keys = 32, column_parts = 2, min_blocks = 1
+  form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  default
+  min_blocks = 1
+  selected_keys = 32, min_blocks = 1
+  selected_keys = 16, min_blocks = 1
+  selected_queries = 4, selected_keys = 32, min_blocks = 1
+  selected_queries = 1, selected_keys = 32, min_blocks = 1
+  selected_queries = 1, selected_keys = 16, min_blocks = 1
+  selected_queries = 1, selected_keys = 32, column_parts = 2, min_blocks = 1
+  selected_queries = 1, selected_keys = 16, column_parts = 2, min_blocks = 1
+  selected_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+  144: selected_queries = 1, selected_keys = 16, column_parts = 2, min_blocks = 1, spills = 128
+  form = gathered
+  form = gathered, min_blocks = 1
+  form = gathered, selected_keys = 32, min_blocks = 1
+  form = gathered, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 16, selected_keys = 16, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+selected_key_value_grad
+  form = masks
+  form = masks, queries = 32, min_blocks = 1
+  form = masks, queries = 64, column_parts = 2, min_blocks = 1
+  form = masks, queries = 32, column_parts = 2, min_blocks = 1
+  form = masks, queries = 32, column_parts = 4, min_blocks = 1
+  form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  default
+  gathered_queries = 16, min_blocks = 1
+  gathered_queries = 8
+  gathered_queries = 8, min_blocks = 1
+  192: gathered_queries = 8, selected_keys = 64, column_parts = 2, min_blocks = 1
+  192: gathered_queries = 4, selected_keys = 64, column_parts = 2, min_blocks = 1
+  gathered_queries = 16, column_parts = 2, min_blocks = 1
+  gathered_queries = 8, column_parts = 2, min_blocks = 1
+  gathered_queries = 4, column_parts = 4, min_blocks = 1
+  144: gathered_queries = 1, selected_keys = 64, column_parts = 4, min_blocks = 1
+  gathered_queries = 1, column_parts = 4, min_blocks = 1
+  144: gathered_queries = 1, selected_keys = 64, column_parts = 8, min_blocks = 1
+  144: gathered_queries = 1, selected_keys = 16, column_parts = 8, min_blocks = 1
+  144: gathered_queries = 4, column_parts = 4, min_blocks = 1, spills = 128
+  144: gathered_queries = 1, selected_keys = 16, column_parts = 8, min_blocks = 1, spills = 128
+select
+  default
+  queries = 64, blocks = 16
+  queries = 64, blocks = 8
+  queries = 64, blocks = 4
+  queries = 64, blocks = 1
+  queries = 32, blocks = 8
+  queries = 16, blocks = 4
+  queries = 16, blocks = 1
+)";
+
+//===----------------------------------------------------------------------===//
+// Lists or masks
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Up to how many times as many pairs as count a kernel with masks is faster
+/// than the one with lists.
+struct Limits {
+  double forward, queryGrad, keyValueGrad;
+};
+} // namespace
+
+/// Measured on an H100 with bf16, blocks of 64 tokens of which 16 are selected
+/// and groups of 6 and of 16 heads, from 2,048 tokens on; milliseconds with
+/// lists / with masks, all kernels that only one form needs included. These
+/// selections agree little more than chance. In training they agree more: at
+/// 8,192 tokens, lists then take 0.43 and 0.62 ms forward and for dq:
+///
+///   width  tokens  pairs  forward        dq             dk and dv
+///   64     2,048   1.36   0.270 / 0.172  0.448 / 0.277  0.314 / 0.201
+///          4,096   2.35   0.449 / 0.287  0.633 / 0.408  0.389 / 0.376
+///          8,192   4.38   0.565 / 0.518  0.768 / 0.666  0.457 / 0.730
+///   128    2,048   1.36   0.366 / 0.389  0.803 / 0.596  0.870 / 0.656
+///          4,096   2.35   0.567 / 0.623  0.998 / 0.887  0.912 / 1.27
+///          8,192   4.38   1.36 / 2.13    2.24 / 2.84    1.41 / 3.33
+static Limits getLimits(const AttentionShape &shape) {
+  int64_t width = shape.keyWidth + shape.valueWidth;
+  if (width <= 128)
+    return {3.0, 2.7, 2.4};
+  if (width <= 256)
+    return {1.2, 2.4, 1.5};
+  return {};
+}
+
+/// The forms that are faster.
+static SelectedForms chooseForms(const SelectedAttention &selected,
+                                 MachineAttr machine) {
+  SelectedForms forms;
+  // The gradient of keys gathers queries where it has lists.
+  if (GatheredAttention::isFaster(selected) &&
+      GatheredAttention::fits(selected))
+    forms.forward = forms.queryGrad = SelectionForm::Gathered;
+  const AttentionShape &shape = selected.shape;
+  constexpr int64_t shortest = 2048;
+  bool isMeasured =
+      machine.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
+      shape.batch.isConstant() && shape.sequence.isConstant() &&
+      int64_t(shape.sequence) >= shortest && selected.keyTile == 64;
+  if (!isMeasured)
+    return forms;
+  auto causal = CausalAttr::get(machine.getContext());
+  auto count = [&](VisibilityAttrInterface visibility) {
+    return static_cast<double>(visibility.countPairs(
+        int64_t(shape.sequence), int64_t(shape.keys), selected.count));
+  };
+  double pairs = count(causal) / count(selected.visibility);
+  auto choose = [&](SelectionForm &form, double limit) {
+    if (pairs <= limit)
+      form = SelectionForm::Masks;
+  };
+  Limits limits = getLimits(shape);
+  choose(forms.forward, limits.forward);
+  choose(forms.queryGrad, limits.queryGrad);
+  choose(forms.keyValueGrad, limits.keyValueGrad);
+  return forms;
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+using Kernel = AttentionKernel;
+
+struct Row {
+  Kernel kernel;
+  /// For heads of at least this width.
+  int64_t narrowest;
+  ScheduleAttr schedule;
+};
+
+struct SelectSchedule : nsa::impl::SelectScheduleBase<SelectSchedule> {
+  void runOnOperation() override;
+
+private:
+  void addAttention(AttentionOp op);
+  void addGradients(AttentionBackwardOp op);
+  void add(Kernel kernel, const AttentionShape &shape,
+           SelectionForm form = SelectionForm::Lists, int64_t gathered = 0);
+  SelectionForm addSelected(Kernel kernel, const SelectedAttention &selected,
+                            SelectionForm form);
+  ArrayAttr getGiven(Kernel kernel) const;
+
+  MachineAttr machine;
+  SmallVector<Row> rows;
+  /// Of one operation.
+  NamedAttrList lists;
+  /// What the user says for the module.
+  DictionaryAttr ofModule;
+};
+} // namespace
+
+static SmallVector<Row> parseTable(MLIRContext *context) {
+  SmallVector<Row> rows;
+  SmallVector<StringRef> lines;
+  table.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  Kernel kernel = Kernel::Forward;
+  for (StringRef line : lines) {
+    if (!line.consume_front("  ")) {
+      kernel = *symbolizeAttentionKernel(line);
+      continue;
+    }
+    int64_t narrowest = 0;
+    if (!line.consumeInteger(10, narrowest))
+      line.consume_front(": ");
+    std::string text = line == "default" ? "" : ("<" + line + ">").str();
+    rows.push_back(
+        {kernel, narrowest,
+         cast<ScheduleAttr>(parseAttribute("#nsa.schedule" + text, context))});
+  }
+  return rows;
+}
+
+/// A schedule where what is left out of it depends on the group; `gathered` are
+/// the queries that fill a warpgroup.
+static ScheduleAttr fitTo(ScheduleAttr row, int64_t group, int64_t gathered,
+                          MachineAttr machine) {
+  int64_t queries = row.getSelectedQueries(), keys = row.getSelectedKeys();
+  // Rows of a program of lists are to fill M-tiles.
+  if (queries != 0)
+    queries = std::max(queries, machine.getLeastQueries(group));
+  if (row.getForm() == SelectionForm::Gathered && keys == 0)
+    keys = 64;
+  if (int64_t own = row.getGatheredQueries())
+    gathered = own;
+  return ScheduleAttr::get(
+      row.getContext(), row.getForm(), row.getQueries(), row.getKeys(), queries,
+      keys, gathered, row.getGatheredHeads(), row.getBlocks(),
+      row.getColumnParts(), row.getMinBlocks(), row.getSpills());
+}
+
+/// What a user says of a kernel, or null.
+ArrayAttr SelectSchedule::getGiven(Kernel kernel) const {
+  StringRef name = stringifyAttentionKernel(kernel);
+  Attribute own = lists.get(name);
+  return cast_or_null<ArrayAttr>(own || !ofModule ? own : ofModule.get(name));
+}
+
+/// Adds the schedules of the form that a user says, or else of `form`. Returns
+/// it.
+SelectionForm SelectSchedule::addSelected(Kernel kernel,
+                                          const SelectedAttention &selected,
+                                          SelectionForm form) {
+  if (ArrayAttr given = getGiven(kernel))
+    form = cast<ScheduleAttr>(given[0]).getForm();
+  if (form == SelectionForm::Gathered &&
+      (kernel == Kernel::SelectedKeyValueGrad ||
+       !GatheredAttention::fits(selected)))
+    form = SelectionForm::Lists;
+  add(kernel, selected.shape, form,
+      form == SelectionForm::Gathered
+          ? GatheredAttention::getMostQueries(selected)
+          : 0);
+  return form;
+}
+
+void SelectSchedule::add(Kernel kernel, const AttentionShape &shape,
+                         SelectionForm form, int64_t gathered) {
+  ArrayAttr given = getGiven(kernel);
+  // What belongs to rows has the tiles of lists.
+  Kernel own = kernel == Kernel::QueryRows ? Kernel::SelectedQueryGrad : kernel;
+  SmallVector<Attribute> list;
+  for (const Row &row : rows) {
+    if (row.kernel != own || row.schedule.getForm() != form ||
+        std::max(shape.keyWidth, shape.valueWidth) < row.narrowest)
+      continue;
+    // The first row says nothing but the form, as a user may.
+    if (list.empty() && given &&
+        (given.size() != 1 || given[0] != row.schedule))
+      return;
+    list.push_back(fitTo(row.schedule, shape.group(), gathered, machine));
+  }
+  lists.set(stringifyAttentionKernel(kernel),
+            ArrayAttr::get(&getContext(), list));
+}
+
+void SelectSchedule::addAttention(AttentionOp op) {
+  AttentionShape shape = getShapeOf(op);
+  if (!hasIndices(op))
+    return add(Kernel::Forward, shape);
+  SelectedAttention selected(op, machine);
+  addSelected(Kernel::SelectedForward, selected,
+              chooseForms(selected, machine).forward);
+}
+
+void SelectSchedule::addGradients(AttentionBackwardOp op) {
+  AttentionShape shape = getShapeOf(op);
+  if (!hasIndices(op)) {
+    add(Kernel::QueryGrad, shape);
+    return add(Kernel::KeyValueGrad, shape);
+  }
+  SelectedAttention selected(op, machine);
+  SelectedForms forms = chooseForms(selected, machine);
+  addSelected(Kernel::SelectedKeyValueGrad, selected, forms.keyValueGrad);
+  if (addSelected(Kernel::SelectedQueryGrad, selected, forms.queryGrad) ==
+      SelectionForm::Gathered)
+    add(Kernel::QueryRows, shape);
+}
+
+void SelectSchedule::runOnOperation() {
+  machine = MachineAttr::of(getOperation());
+  if (!machine.isParallel())
+    return;
+  rows = parseTable(&getContext());
+  ofModule = getOperation()->getAttrOfType<DictionaryAttr>(kSchedulesAttr);
+  getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (!isa_and_present<FunctionOpInterface>(op->getParentOp()))
+      return WalkResult::advance();
+    lists.clear();
+    // Of what is fused, what its parts say.
+    op->walk([&](Operation *part) {
+      if (auto own = part->getAttrOfType<DictionaryAttr>(kSchedulesAttr))
+        for (NamedAttribute each : own)
+          lists.set(each.getName(), each.getValue());
+    });
+    if (auto select = dyn_cast<SelectOp>(op))
+      add(Kernel::Select, getShapeOf(select, select.getKey()));
+    if (auto rotary = dyn_cast<RotaryAttentionOp>(op))
+      add(Kernel::RotaryForward, getShapeOf(rotary));
+    op->walk([&](AttentionOp branch) { addAttention(branch); });
+    op->walk([&](AttentionBackwardOp branch) { addGradients(branch); });
+    if (!lists.empty())
+      op->setAttr(kSchedulesAttr, lists.getDictionary(&getContext()));
+    return WalkResult::skip();
+  });
+}
