@@ -33,7 +33,7 @@ MachineAttr MachineAttr::of(Operation *op) {
   if (auto own = module ? module->getAttrOfType<MachineAttr>(kMachineAttr)
                         : MachineAttr())
     return own;
-  return get(op->getContext(), /*processors=*/1, /*mmaRows=*/0);
+  return get(op->getContext(), /*processors=*/1, /*mma_rows=*/0);
 }
 
 int64_t MachineAttr::getRowsAtOnce(int64_t width) const {
