@@ -71,7 +71,9 @@ exec cat "$NSA_PREPARED.$stage.mlir"
 """,
     "nsa-compile": """#!/bin/sh
 for text in "$NSA_PREPARED".*.mlir; do
-  cmp -s "$1" "$text" && exec cp "${text%.mlir}.nsax" "$3"
+  cmp -s "$1" "$text" || continue
+  [ "$2" = --estimate ] && exec cat "${text%.mlir}.estimate"
+  exec cp "${text%.mlir}.nsax" "$3"
 done
 echo "nsa-compile: error: nothing was prepared for $1" >&2
 exit 1
@@ -142,8 +144,9 @@ def prepare(args, plan):
                 jobs.call(tool("model"), base + ".yaml", "-o", path + ".mlir",
                           *([f"--stage={stage}"] if stage > 1 else []))
                 rewrite(path + ".mlir", plan["arms"][arm].get("rewrite", {}))
-                jobs.call(tool("compile"), path + ".mlir", "-o", path + ".nsax", "--target", args.target,
-                          "--precision", values["runtime"]["precision"], "--no-forward", "--allow-slow-path=spill,unfused")
+                compiler = [tool("compile"), path + ".mlir", "--target", args.target, "--precision", values["runtime"]["precision"]]
+                jobs.call(*compiler, "-o", path + ".nsax", "--no-forward", "--allow-slow-path=spill,unfused")
+                write(path + ".estimate", jobs.call(*compiler, "--estimate"))
             print(f"prepared {os.path.basename(base)}", flush=True)
 
 
