@@ -3,7 +3,8 @@
 #include "runtime/Train/Statistics.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
+#include <string_view>
 
 namespace nsa {
 
@@ -32,8 +33,11 @@ Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
                      " elements, expected " + std::to_string(kind.numbers) +
                      " of f32"};
       // A model that names its layers otherwise has them counted.
-      long long layer = (long long)kind.found.size();
-      std::sscanf(tensor.name.c_str(), "layers.%lld.", &layer);
+      int64_t layer = int64_t(kind.found.size());
+      constexpr std::string_view layers = "layers.";
+      if (tensor.name.compare(0, layers.size(), layers) == 0)
+        std::from_chars(tensor.name.data() + layers.size(),
+                        tensor.name.data() + tensor.name.size(), layer);
       kind.found.emplace_back(layer, tensor.as<const float>());
     }
   return binding;

@@ -61,7 +61,7 @@ TEST(Tokenizer, Encode_TakesTheLongestToken) {
 TEST(Tokenizer, Files_OfEqualIdsAreOneTokenizer) {
   TempDir dir;
   Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "t.json"));
-  auto isSame = [&](std::string text) {
+  auto isSame = [&](const std::string &text) {
     dir.write("t.json", text);
     return tokenizer.hasIdsOf(dir / "t.json", hashBytes(text));
   };
