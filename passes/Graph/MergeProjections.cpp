@@ -131,7 +131,8 @@ unsigned Merger::merge(Group &group) {
                                        builder.getStrArrayAttr(names));
   Value whole = nn::MatmulOp::create(
       builder, loc, first.getLhs(), weight, /*accumulator=*/Value(),
-      /*transposeLhs=*/false, /*transposeRhs=*/true, first.getResultTypeAttr());
+      /*transpose_lhs=*/false, /*transpose_rhs=*/true,
+      first.getResultTypeAttr());
   auto split = nn::SplitOp::create(builder, loc, whole, sizes, /*rows=*/false);
   remark::passed(loc, getOptions()) << remark::add(
       "{0} projections in one matmul of {1} columns", products.size(), width);
