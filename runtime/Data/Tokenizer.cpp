@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -218,7 +217,7 @@ static std::pair<bool, std::string> readChanges(const Json &root) {
   return {isBlankInFront, changes};
 }
 
-using Ids = std::map<std::string, int64_t>;
+using Ids = std::unordered_map<std::string, int64_t>;
 
 static Ids readIds(const Json &root) {
   Ids ids;
@@ -227,6 +226,12 @@ static Ids readIds(const Json &root) {
   for (const Json &added : root.value("added_tokens", Json::array()))
     ids[added.at("content").get<std::string>()] = readInteger(added.at("id"));
   return ids;
+}
+
+/// Of a tokenizer.json that can be read.
+static Ids parseIds(const std::string &text) {
+  return readIds(parseJson<Json>(text.begin(), text.end(),
+                                 /*mostNames=*/maxVocabulary));
 }
 
 static int64_t findEnd(const Ids &ids) {
@@ -253,9 +258,7 @@ Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
                                 /*mostNames=*/maxVocabulary);
     tokenizer.table = readTable(root);
     std::tie(tokenizer.blankInFront, tokenizer.textChanges) = readChanges(root);
-    Ids ids = readIds(root);
-    tokenizer.end = findEnd(ids);
-    tokenizer.idsHash = hashBytes(jsonText(Json(ids)));
+    tokenizer.end = findEnd(readIds(root));
   } catch (const std::exception &error) {
     return Error{"'" + name +
                  "' is no tokenizer to train with: " + oneLine(error.what())};
@@ -278,14 +281,13 @@ bool Tokenizer::hasIdsOf(const std::string &path, uint64_t fileHash) const {
   if (fileHash == 0 || sourceHash == 0)
     return false;
   Result<Tokenizer> other = load(path);
-  return other && other->idsHash == idsHash;
+  return other && parseIds(other->source) == parseIds(source);
 }
 
 Result<int64_t> findEndOfText(const std::string &path) {
   NSA_ASSIGN_OR_RETURN(std::string text, readFile(path));
   try {
-    return findEnd(readIds(parseJson<Json>(text.begin(), text.end(),
-                                           /*mostNames=*/maxVocabulary)));
+    return findEnd(parseIds(text));
   } catch (const std::exception &error) {
     return Error{"'" + path + "' is no tokenizer: " + oneLine(error.what())};
   }

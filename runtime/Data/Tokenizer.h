@@ -66,8 +66,6 @@ private:
 
   std::string source;
   uint64_t sourceHash = 0;
-  /// Of tokens and their ids.
-  uint64_t idsHash = 0;
   int64_t end = -1;
   std::vector<std::string> table;
   bool blankInFront = false;
