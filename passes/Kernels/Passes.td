@@ -5,6 +5,14 @@
 
 include "mlir/Pass/PassBase.td"
 
+/// Makes kernels over tiles.
+class NSA_KernelPass<string argument> : Pass<argument, "::mlir::ModuleOp"> {
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+}
+
 def SetMachine : Pass<"nsa-set-machine", "::mlir::ModuleOp"> {
   let summary = "Say what runs kernels";
   let description = [{
@@ -30,31 +38,22 @@ def NoteCompressedExtents
   let dependentDialects = ["::nsa::NSADialect"];
 }
 
-def LaunchDecodeSteps : Pass<"nsa-launch-decode-steps", "::mlir::ModuleOp"> {
+def LaunchDecodeSteps : NSA_KernelPass<"nsa-launch-decode-steps"> {
   let summary = "Merge the launches of a decoding step";
   let description = [{
     On GPUs, turns the operations of one token into a few kernels that fill the
     machine: cache writes; attention and scores, split along the cached rows; and
     the sum of all splits and branches.
   }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
-  ];
 }
 
-def LaunchVectorMatmuls
-    : Pass<"nsa-launch-vector-matmuls", "::mlir::ModuleOp"> {
+def LaunchVectorMatmuls : NSA_KernelPass<"nsa-launch-vector-matmuls"> {
   let summary = "Turn matmuls of a few rows into kernels";
   let description = [{
     On GPUs, makes kernels of the matmuls of a few rows by a matrix in @prefill and
     @decode, which the library has no fast form for, and of what computes these
     rows.
   }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
-  ];
 }
 
 def UseLibraryTypes : Pass<"nsa-use-library-types", "::mlir::ModuleOp"> {
@@ -67,17 +66,12 @@ def UseLibraryTypes : Pass<"nsa-use-library-types", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
 }
 
-def RotateWithCompression
-    : Pass<"nsa-rotate-with-compression", "::mlir::ModuleOp"> {
+def RotateWithCompression : NSA_KernelPass<"nsa-rotate-with-compression"> {
   let summary = "Rotate keys where they are compressed";
   let description = [{
     On GPUs, moves the rotation of keys from `nsa.rotary_attention` to the launch
     that compresses them: else each program would read the table of angles.
   }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
-  ];
 }
 
 def SelectSchedule : Pass<"nsa-select-schedule", "::mlir::ModuleOp"> {
@@ -118,7 +112,7 @@ def SeparateGathered : Pass<"nsa-separate-gathered", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::NSADialect"];
 }
 
-def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
+def ConvertToTile : NSA_KernelPass<"nsa-convert-to-tile"> {
   let summary = "Turn nsa and nn operations into tile kernels and launches";
   let description = [{
     Replaces every operation of the nsa dialect, and those of the nn dialect that
@@ -151,10 +145,6 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     %o, %lse = tile.launch @window_attention_b1s64h4x2d16_w32_f32(%q, %k, %v) : ...
     ```
   }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
-  ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,
     Statistic<"numKernels", "kernels", "Number of kernels made">

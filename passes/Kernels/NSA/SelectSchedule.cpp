@@ -24,7 +24,7 @@ using namespace nsa;
 /// whatever the tile, twice as many with several heads in a group: only fewer
 /// columns help. Each part multiplies all scores again.
 ///
-/// A kernel with its schedules; a number is the least width of their heads.
+/// Kernels with their schedules; a number is the least width of their heads.
 static constexpr StringLiteral table = R"(
 forward
   default
@@ -59,13 +59,20 @@ key_value_grad
   128: queries = 32, keys = 64, column_parts = 4, min_blocks = 1
   queries = 16, keys = 64, column_parts = 4, min_blocks = 1
   queries = 16, keys = 16, column_parts = 4, min_blocks = 1
-selected_forward
+selected_forward, selected_query_grad
   form = masks
   form = masks, queries = 64, min_blocks = 1
   form = masks, queries = 64, selected_keys = 32, min_blocks = 1
   form = masks, queries = 64, selected_keys = 16, min_blocks = 1
   form = masks, queries = 64, selected_keys = 32, column_parts = 2, min_blocks = 1
   form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  form = gathered
+  form = gathered, min_blocks = 1
+  form = gathered, selected_keys = 32, min_blocks = 1
+  form = gathered, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 16, selected_keys = 16, column_parts = 2, min_blocks = 1
+  form = gathered, gathered_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+selected_forward
   default
   min_blocks = 1
   selected_keys = 32, min_blocks = 1
@@ -74,19 +81,7 @@ selected_forward
   selected_queries = 1, selected_keys = 32, min_blocks = 1
   selected_queries = 1, selected_keys = 32, column_parts = 2, min_blocks = 1
   selected_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
-  form = gathered
-  form = gathered, min_blocks = 1
-  form = gathered, selected_keys = 32, min_blocks = 1
-  form = gathered, column_parts = 2, min_blocks = 1
-  form = gathered, gathered_queries = 16, selected_keys = 16, column_parts = 2, min_blocks = 1
-  form = gathered, gathered_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
 selected_query_grad
-  form = masks
-  form = masks, queries = 64, min_blocks = 1
-  form = masks, queries = 64, selected_keys = 32, min_blocks = 1
-  form = masks, queries = 64, selected_keys = 16, min_blocks = 1
-  form = masks, queries = 64, selected_keys = 32, column_parts = 2, min_blocks = 1
-  form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
   default
   min_blocks = 1
   selected_keys = 32, min_blocks = 1
@@ -98,12 +93,6 @@ selected_query_grad
   selected_queries = 1, selected_keys = 16, column_parts = 2, min_blocks = 1
   selected_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
   144: selected_queries = 1, selected_keys = 16, column_parts = 2, min_blocks = 1, spills = 128
-  form = gathered
-  form = gathered, min_blocks = 1
-  form = gathered, selected_keys = 32, min_blocks = 1
-  form = gathered, column_parts = 2, min_blocks = 1
-  form = gathered, gathered_queries = 16, selected_keys = 16, column_parts = 2, min_blocks = 1
-  form = gathered, gathered_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
 selected_key_value_grad
   form = masks
   form = masks, queries = 32, min_blocks = 1
@@ -243,19 +232,21 @@ static SmallVector<Row> parseTable(MLIRContext *context) {
   SmallVector<Row> rows;
   SmallVector<StringRef> lines;
   table.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-  Kernel kernel = Kernel::Forward;
+  SmallVector<StringRef> kernels;
   for (StringRef line : lines) {
     if (!line.consume_front("  ")) {
-      kernel = *symbolizeAttentionKernel(line);
+      kernels.clear();
+      line.split(kernels, ", ");
       continue;
     }
     int64_t narrowest = 0;
     if (!line.consumeInteger(10, narrowest))
       line.consume_front(": ");
     std::string text = line == "default" ? "" : ("<" + line + ">").str();
-    rows.push_back(
-        {kernel, narrowest,
-         cast<ScheduleAttr>(parseAttribute("#nsa.schedule" + text, context))});
+    auto schedule =
+        cast<ScheduleAttr>(parseAttribute("#nsa.schedule" + text, context));
+    for (StringRef kernel : kernels)
+      rows.push_back({*symbolizeAttentionKernel(kernel), narrowest, schedule});
   }
   return rows;
 }
@@ -292,10 +283,7 @@ SelectionForm SelectSchedule::addSelected(Kernel kernel,
                                           SelectionForm form) {
   if (ArrayAttr given = getGiven(kernel))
     form = cast<ScheduleAttr>(given[0]).getForm();
-  if (form == SelectionForm::Gathered &&
-      (kernel == Kernel::SelectedKeyValueGrad ||
-       !GatheredAttention::fits(selected)))
-    form = SelectionForm::Lists;
+  form = limitForm(form, kernel, selected);
   add(kernel, selected.shape, form,
       form == SelectionForm::Gathered
           ? GatheredAttention::getMostQueries(selected)

@@ -14,16 +14,20 @@
 using namespace mlir;
 using namespace nsa;
 
+SelectionForm nsa::limitForm(SelectionForm form, AttentionKernel kernel,
+                             const SelectedAttention &selected) {
+  bool isLists = form == SelectionForm::Gathered &&
+                 (kernel == AttentionKernel::SelectedKeyValueGrad ||
+                  !GatheredAttention::fits(selected));
+  return isLists ? SelectionForm::Lists : form;
+}
+
 static SelectionForm getForm(Operation *op, AttentionKernel kernel,
                              const SelectedAttention &selected) {
   ArrayAttr list = getSchedules(op, kernel);
   if (!list || !selected.isParallel)
     return SelectionForm::Lists;
-  auto form = cast<ScheduleAttr>(list[0]).getForm();
-  bool isLists = form == SelectionForm::Gathered &&
-                 (kernel == AttentionKernel::SelectedKeyValueGrad ||
-                  !GatheredAttention::fits(selected));
-  return isLists ? SelectionForm::Lists : form;
+  return limitForm(cast<ScheduleAttr>(list[0]).getForm(), kernel, selected);
 }
 
 SelectedForms::SelectedForms(Operation *op, const SelectedAttention &selected)

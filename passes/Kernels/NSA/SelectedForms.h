@@ -19,6 +19,10 @@ struct SelectedForms {
                 keyValueGrad = forward;
 };
 
+/// `form`, or lists where a kernel has none of that form.
+SelectionForm limitForm(SelectionForm form, AttentionKernel kernel,
+                        const SelectedAttention &selected);
+
 /// Causal attention whose queries see only the blocks that they selected.
 DenseAttention makeMasked(const SelectedAttention &selected,
                           const KernelCut &cut);
