@@ -1,12 +1,12 @@
 //===- Compiler.cpp - from MLIR text to an artefact -----------------------===//
 
+#include "nsa/Compiler/Compiler.h"
 #include "lib/Compiler/Driver.h"
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "lib/Target/CUDA/CUDAChip.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/LaunchOverlap.h"
 #include "nsa/Artifact/TrainingContract.h"
-#include "nsa/Compiler/Options.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 

@@ -286,14 +286,7 @@ LogicalResult nsa::Driver::parse(const std::string &source,
 LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
   TimingScope time = passes.timePhase(getPhaseName(phase));
   PassManager manager(&context);
-  PhaseOptions phaseOptions;
-  std::string text;
-  for (const OptionField &field : optionFields())
-    if (std::string value = field.read(options);
-        phaseOptions.has(field.name) && !value.empty())
-      text += field.name + "=" + value + " ";
-  if (failed(phaseOptions.parseFromString(text)))
-    return failure();
+  PhaseOptions phaseOptions{options};
   phaseOptions.mmaRows = !chip ? 0 : chip->wgmma ? 64 : 16;
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
   CheckPerformanceLintsOptions performanceLints;

@@ -3,7 +3,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/CPUDescription.h"
 #include "nsa/Artifact/Format.h"
-#include "nsa/Compiler/Options.h"
+#include "nsa/Compiler/Compiler.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Error.h"
 

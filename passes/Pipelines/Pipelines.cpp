@@ -6,6 +6,9 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <deque>
 
 using namespace mlir;
 using namespace nsa;
@@ -13,6 +16,13 @@ using namespace nsa;
 static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+}
+
+static RecomputePolicy parsePolicy(StringRef name) {
+  return llvm::StringSwitch<RecomputePolicy>(name)
+      .Case("cheap", RecomputePolicy::Cheap)
+      .Case("block", RecomputePolicy::Block)
+      .Default(RecomputePolicy::None);
 }
 
 static void addPasses(OpPassManager &manager, Phase phase,
@@ -29,7 +39,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
         createAssignOptimizers({options.optimizer}));
     if (options.fuse)
       manager.addPass(createMergeProjections());
-    manager.addPass(createPrecision({options.precision}));
+    manager.addPass(createPrecision(
+        {parsePrecision(options.precision).value_or(ComputePrecision::Model)}));
     return;
   case Phase::Gradient:
     if (options.context != 0)
@@ -43,11 +54,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
         createBuildEntries({options.forward && options.sampleContext == 0}));
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
-    if (options.recompute == RecomputePolicy::None &&
-        options.recomputeBudget == 0)
+    if (options.recompute == "none" && options.recomputeBudget == 0)
       return;
-    manager.addNestedPass<func::FuncOp>(
-        createRecompute({options.recompute, options.recomputeBudget}));
+    manager.addNestedPass<func::FuncOp>(createRecompute(
+        {parsePolicy(options.recompute), options.recomputeBudget}));
     return addCleanUp(manager);
   case Phase::Optimizer:
     manager.addPass(createOptimizer({options.optimizer}));
@@ -84,7 +94,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createBucketAllReduce({options.bucketMiB}));
     manager.addPass(createConvertToReduceScatter());
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
-    if (options.reducePrecision == ComputePrecision::BF16)
+    if (options.reducePrecision == "bf16")
       manager.addPass(createCompressGradients());
     return;
   case Phase::Plan:
@@ -108,79 +118,89 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 // Registration
 //===----------------------------------------------------------------------===//
 
-/// Names of the options that passes of a phase read.
-static ArrayRef<StringRef> optionsOf(Phase phase) {
-  static constexpr StringRef precision[] = {
-      "micro-batch", "seq-len",  "context",   "sample-context",
-      "fuse",        "mma-rows", "precision", "optimizer"};
-  static constexpr StringRef gradient[] = {
-      "context", "sample-context", "forward", "recompute", "recompute-budget"};
-  static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "optimizer",
-                                            "shard-optimizer"};
-  static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
-  static constexpr StringRef plan[] = {"gemm-workspace"};
-  switch (phase) {
-  case Phase::Precision:
-    return precision;
-  case Phase::Gradient:
-    return gradient;
-  case Phase::Optimizer:
-    return optimizer;
-  case Phase::Collective:
-    return collective;
-  case Phase::Plan:
-    return plan;
-  case Phase::Kernel:
-  case Phase::Buffer:
-  case Phase::Schedule:
-  case Phase::Layout:
-  case Phase::NVVM:
-  case Phase::Binary:
-    break;
-  }
-  return {};
-}
-
-StringRef nsa::PhaseOptions::findUnused(Phase phase) const {
-  for (const auto &[name, option] : OptionsMap)
-    if (option->getNumOccurrences() > 0 &&
-        !llvm::is_contained(optionsOf(phase), name))
-      return name;
-  return "";
-}
-
 namespace {
-struct PipelineUntilOptions : PhaseOptions {
-  Option<Phase> until{
-      *this, "until", llvm::cl::desc("The last phase to run"),
-      llvm::cl::values(clEnumValN(Phase::Precision, "precision", ""),
-                       clEnumValN(Phase::Gradient, "gradient", ""),
-                       clEnumValN(Phase::Optimizer, "optimizer", ""),
-                       clEnumValN(Phase::Kernel, "kernel", ""),
-                       clEnumValN(Phase::Buffer, "buffer", ""),
-                       clEnumValN(Phase::Schedule, "schedule", ""),
-                       clEnumValN(Phase::Collective, "collective", ""),
-                       clEnumValN(Phase::Plan, "plan", "")),
-      llvm::cl::init(Phase::Plan)};
+/// The options of the phases from `first` to `last` as text, with the names of
+/// nsa-compile. Only the machine has a name of its own there.
+struct PhaseText : PassPipelineOptions<PhaseText> {
+  struct Field {
+    Field(PhaseText &parent, const OptionField &field)
+        : field(field),
+          // The sentence says what the value does that is not the default.
+          help((field.read({}) == "true" ? "false: " : "") + field.help),
+          text(parent, field.name, llvm::cl::desc(help)) {}
+    const OptionField &field;
+    std::string help;
+    Option<std::string> text;
+  };
+
+  PhaseText(Phase first, Phase last) : first(first), last(last) {
+    for (const OptionField &field : optionFields())
+      for (const std::string &phase : field.phases)
+        if (hasPhase(phase)) {
+          fields.emplace_back(*this, field);
+          break;
+        }
+    if (hasPhase("precision"))
+      mmaRows.emplace(
+          *this, "mma-rows",
+          llvm::cl::desc("Rows of one MMA of the GPU that kernels are cut for: "
+                         "16, or 64 of warpgroups; 0 for a CPU"));
+    if (hasPhase("plan"))
+      gemmWorkspace.emplace(
+          *this, "gemm-workspace",
+          llvm::cl::desc("Bytes of workspace of every matmul; 0 takes what "
+                         "fp32 copies of narrower operands need"));
+  }
+
+  bool hasPhase(StringRef name) const {
+    for (int number = int(first); number <= int(last); ++number)
+      if (getPhaseName(static_cast<Phase>(number)) == name)
+        return true;
+    return false;
+  }
+
+  /// Fills `options`; an error says which text is none.
+  Status read(PhaseOptions &options) const {
+    for (const Field &one : fields)
+      if (one.text.getNumOccurrences() > 0)
+        NSA_RETURN_IF_ERROR(one.field.write(options, one.text.getValue()));
+    if (mmaRows)
+      options.mmaRows = *mmaRows;
+    if (gemmWorkspace)
+      options.gemmWorkspace = *gemmWorkspace;
+    return {};
+  }
+
+  Phase first, last;
+  std::deque<Field> fields;
+  std::optional<Option<int64_t>> mmaRows;
+  std::optional<Option<uint64_t>> gemmWorkspace;
+};
+
+/// Those of all phases, and the last one to run.
+struct PipelineText : PhaseText {
+  PipelineText() : PhaseText(Phase::Precision, Phase::Plan) {}
+  Option<std::string> until{*this, "until",
+                            llvm::cl::desc("The last phase to run"),
+                            llvm::cl::init(getPhaseName(Phase::Plan).str())};
 };
 } // namespace
 
 static void registerPhase(Phase phase, StringRef description) {
   std::string name = ("nsa-phase-" + getPhaseName(phase)).str();
-  registerPipeline<PhaseOptions>(
+  registerPipeline<PhaseText>(
       name, description,
-      [phase](OpPassManager &manager,
-              const PhaseOptions &options) -> std::string {
-        if (StringRef unused = options.findUnused(phase); !unused.empty())
-          return ("option '" + unused + "' has no effect in phase '" +
-                  getPhaseName(phase) + "'")
-              .str();
+      [phase](OpPassManager &manager, const PhaseText &text) -> std::string {
+        PhaseOptions options;
+        if (Status status = text.read(options); !status)
+          return status.message();
         if (phase != Phase::Precision)
           manager.addPass(
               createRequirePhase({phase, static_cast<Phase>(int(phase) - 1)}));
         buildPhasePipeline(manager, phase, options);
         return "";
-      });
+      },
+      phase, phase);
 }
 
 void nsa::registerPhasePipelines() {
@@ -198,14 +218,18 @@ void nsa::registerPhasePipelines() {
   registerPhase(Phase::Collective, "Phase 7: reduce gradients over ranks in "
                                    "buckets, during backward");
   registerPhase(Phase::Plan, "Phase 8: give tensors and buffers their offsets");
-  registerPipeline<PipelineUntilOptions>(
+  registerPipeline<PipelineText>(
       "nsa-pipeline", "The phases from the first to `until`",
-      [](OpPassManager &manager,
-         const PipelineUntilOptions &options) -> std::string {
-        for (unsigned number = 0;
-             number <= static_cast<unsigned>(options.until.getValue());
-             ++number)
-          buildPhasePipeline(manager, static_cast<Phase>(number), options);
-        return "";
+      [](OpPassManager &manager, const PipelineText &text) -> std::string {
+        PhaseOptions options;
+        if (Status status = text.read(options); !status)
+          return status.message();
+        for (int number = 0; number <= int(Phase::Plan); ++number) {
+          auto phase = static_cast<Phase>(number);
+          buildPhasePipeline(manager, phase, options);
+          if (getPhaseName(phase) == text.until)
+            return "";
+        }
+        return "unknown phase '" + text.until.getValue() + "'";
       });
 }

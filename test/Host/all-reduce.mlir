@@ -4,7 +4,7 @@
 // RUN: nsa-opt %s -split-input-file --nsa-buffer --nsa-phase-collective --nsa-plan -o /dev/null
 // RUN: not nsa-opt %s --nsa-bucket-all-reduce=bucket-mib=0 2>&1 | FileCheck %s --check-prefix=LIMIT
 // RUN: not nsa-opt %s -split-input-file --nsa-buffer --nsa-phase-collective=bucket-mib=9000000000000000000 2>&1 | FileCheck %s --check-prefix=OVERFLOW
-// OVERFLOW: error: bucket of 9000000000000000000 MiB, expected 1 to 1099511627776
+// OVERFLOW: bucket-mib 9000000000000000000, expected 1 to 1099511627776
 // LIMIT: error: bucket of 0 MiB, expected 1 to 1099511627776
 
 // Gradients are reduced in place, where matmuls have summed them up. Those

@@ -30,12 +30,12 @@
 
 // Options that no pass of a phase reads, and values that are none.
 // RUN: not nsa-opt %s --nsa-phase-buffer="fuse=false" 2>&1 | FileCheck %s --check-prefix=UNUSED
-// UNUSED: option 'fuse' has no effect in phase 'buffer'
+// UNUSED: no such option fuse
 // PLAIN-NOT: nn.flatten
 // PLAIN-NOT: nn.fused
 // PLAIN: nn.gradient_norm
 // PLAIN-NOT: nn.flatten
-// LOGITS: error: limit of logits of 0 MiB, expected 1 to 1099511627776
+// LOGITS: logits-mib 0, expected 1 to 1099511627776
 
 // PRECISION: func.func @model(%{{.*}}: tensor<2x16xi32>
 // PRECISION: nn.cast %{{.*}} to bf16

@@ -4,7 +4,7 @@
 
 // SCHEDULE: nsa-require-phase{after=buffer phase=schedule}
 // SCHEDULE: nsa-verify-phase{phase=schedule}
-// UNTIL: Cannot find option named 'binary'
+// UNTIL: unknown phase 'binary'
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }

@@ -10,7 +10,7 @@
 #include "lib/Support/LineBreaks.h"
 #include "lib/Support/Process.h"
 #include "lib/Support/Text.h"
-#include "nsa/Compiler/Options.h"
+#include "nsa/Compiler/Compiler.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

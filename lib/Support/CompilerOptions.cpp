@@ -1,9 +1,11 @@
-//===- Options.cpp - what a compilation may be told, as text --------------===//
+//===- CompilerOptions.cpp - what a compilation may be told, as text ------===//
 
-#include "nsa/Compiler/Options.h"
 #include "lib/Support/Text.h"
+#include "nsa/Compiler/Options.h"
 
 #include <algorithm>
+#include <charconv>
+#include <sstream>
 
 using namespace nsa;
 
@@ -19,6 +21,38 @@ static std::string toText(const std::vector<std::string> &items) {
 
 std::string OptionField::read(const CompilerOptions &options) const {
   return std::visit([&](auto field) { return toText(options.*field); }, member);
+}
+
+static bool fromText(const std::string &text, std::string &value) {
+  value = text;
+  return true;
+}
+static bool fromText(const std::string &text, int64_t &value) {
+  const char *end = text.data() + text.size();
+  auto [stop, code] = std::from_chars(text.data(), end, value);
+  return code == std::errc() && stop == end;
+}
+static bool fromText(const std::string &text, bool &value) {
+  value = text == "true";
+  return value || text == "false";
+}
+static bool fromText(const std::string &text, std::vector<std::string> &items) {
+  std::stringstream stream(text);
+  items.clear();
+  for (std::string item; std::getline(stream, item, ',');)
+    items.push_back(item);
+  return true;
+}
+
+Status OptionField::write(CompilerOptions &options,
+                          const std::string &text) const {
+  if (!std::visit([&](auto field) { return fromText(text, options.*field); },
+                  member))
+    return Error{name + " " + quote(text) + ", expected " +
+                 (std::holds_alternative<bool CompilerOptions::*>(member)
+                      ? "true or false"
+                      : std::to_string(least) + " to " + std::to_string(most))};
+  return check(options);
 }
 
 /// "a, b and c".
@@ -54,33 +88,45 @@ const std::vector<OptionField> &nsa::optionFields() {
        "for sm_80 or sm_86: sm_89, sm_90, sm_100, sm_103, sm_120"},
       {"cpu", &Options::cpu,
        "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native"},
-      {"micro-batch", &Options::microBatch,
-       "Sequences per call; 0 keeps what the model says"},
-      {"seq-len", &Options::seqLen,
-       "Tokens per sequence; 0 keeps what the model says"},
-      {"context", &Options::context,
+      {"micro-batch",
+       &Options::microBatch,
+       "Sequences per call; 0 keeps what the model says",
+       {"precision"}},
+      {"seq-len",
+       &Options::seqLen,
+       "Tokens per sequence; 0 keeps what the model says",
+       {"precision"}},
+      {"context",
+       &Options::context,
        "Tokens of a sequence that is generated, at most: the artefact has the "
        "entries prefill and decode, for nsa-generate, instead of those that "
-       "train; 0 for none"},
-      {"sample-context", &Options::sampleContext,
+       "train; 0 for none",
+       {"precision", "gradient"}},
+      {"sample-context",
+       &Options::sampleContext,
        "Tokens of a sample of nsa-train, at most: it grows by the entry "
-       "decode, "
-       "which the artefact then has in place of forward, for one sequence "
-       "whatever the micro-batch; 0 for none"},
-      {"forward", &Options::forward,
+       "decode, which the artefact then has in place of forward, for one "
+       "sequence whatever the micro-batch; 0 for none",
+       {"precision", "gradient"}},
+      {"forward",
+       &Options::forward,
        "Leave out the entry forward and the memory of its logits: the artefact "
-       "trains, and makes no samples"},
+       "trains, and makes no samples",
+       {"gradient"}},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
        "fp16 scales the loss; that of the model, else fp32, if none is given",
+       {"precision"},
        {"fp32", "bf16", "fp16"}},
       {"gradients", &Options::gradients,
        "Arguments of functions to differentiate with respect to: their "
        "gradients become results grad.NAME of the first floating-point result, "
        "or the one marked nn.objective"},
-      {"fuse", &Options::fuse,
-       "Give every operation its own commands, for comparison"},
+      {"fuse",
+       &Options::fuse,
+       "Give every operation its own commands, for comparison",
+       {"precision", "optimizer"}},
       {"allow-slow-path", &Options::allowSlowPaths,
        "Performance lints that training entries may take: scalar-loop, "
        "scalar-access, scalar-product, unfused, spill, serialised, copy or "
@@ -89,37 +135,46 @@ const std::vector<OptionField> &nsa::optionFields() {
        &Options::logitsMiB,
        "MiB that logits and their gradient may take at once: larger ones are "
        "made in chunks of tokens, at most 8",
+       {"optimizer"},
        {},
        /*least=*/1},
       {"bucket-mib",
        &Options::bucketMiB,
        "MiB of gradients that ranks average as one, during backward",
+       {"collective"},
        {},
        /*least=*/1},
       {"reduce-precision",
        &Options::reducePrecision,
        "In what ranks average gradients: fp32, or bf16 with half the bytes; "
        "they are summed and used in fp32",
+       {"collective"},
        {"fp32", "bf16"}},
-      {"optimizer", &Options::optimizer,
+      {"optimizer",
+       &Options::optimizer,
        "How gradients become updates: adamw, muon with adamw for embeddings, "
        "norms, gates and the head, or lion with its beta1 and beta2 (0.9 and "
-       "0.99 are usual) and a smaller train.lr"},
+       "0.99 are usual) and a smaller train.lr",
+       {"precision", "optimizer"}},
       {"shard-optimizer",
        &Options::shardRanks,
        "Ranks that share the optimizer's states: each keeps and updates those "
        "of a part of the weights, and the artefact runs on exactly as many; 2, "
        "4, 8 or 16, 1 for no sharing",
+       {"optimizer"},
        {"1", "2", "4", "8", "16"}},
       {"recompute",
        &Options::recompute,
        "What backward computes again instead of keeping it: none, cheap "
        "(elementwise, norms, rotations, casts) or block (everything in a layer "
        "but attention outputs)",
+       {"gradient"},
        {"none", "cheap", "block"}},
-      {"recompute-budget", &Options::recomputeBudget,
+      {"recompute-budget",
+       &Options::recomputeBudget,
        "MiB that values kept for backward may need: no more than that takes is "
-       "computed again; 0 is no limit"},
+       "computed again; 0 is no limit",
+       {"gradient"}},
       {"line-info", &Options::lineInfo,
        "For a GPU: note lines of the model and of NAME.tile.mlir (see "
        "--save-kernels) in the code, for ncu and cuda-gdb"}};
