@@ -2,12 +2,13 @@
 
 #include "lib/Support/Npy.h"
 #include "lib/Support/Files.h"
-#include "lib/Support/Text.h"
+#include "lib/Support/Json.h"
 
 #include <algorithm>
 #include <optional>
 
 using namespace nsa;
+using Json = nlohmann::json;
 
 /// NumPy itself reads headers of up to 10,000 bytes.
 static constexpr uint64_t mostHeaderBytes = 1 << 17;
@@ -42,150 +43,72 @@ std::string nsa::shapeText(const std::vector<uint64_t> &shape) {
   return text.empty() ? "scalar" : text;
 }
 
-namespace {
-
-/// Reads the header's Python dictionary, which may hold its three keys in any
-/// order.
-class HeaderParser {
-public:
-  explicit HeaderParser(std::string_view text) : rest(text) {}
-
-  /// Sets `array`'s type and shape.
-  Status parse(NpyArray &array);
-
-private:
-  bool accept(char c) {
-    skipSpace();
-    if (rest.empty() || rest[0] != c)
-      return false;
-    rest.remove_prefix(1);
-    return true;
+/// A Python literal of texts, numbers, Booleans, tuples and dictionaries as
+/// JSON.
+static std::string toJson(std::string_view literal) {
+  std::string text;
+  char quoted = 0;
+  for (char c : literal) {
+    if (c == quoted)
+      quoted = 0, c = '"';
+    else if (quoted)
+      text += c == '"' ? "\\" : "";
+    else if (c == '\'' || c == '"')
+      quoted = c, c = '"';
+    else if (c == 'T' || c == 'F')
+      c = char(c - 'A' + 'a');
+    else if (c == '(' || c == ')')
+      c = c == '(' ? '[' : ']';
+    if (!quoted && (c == ']' || c == '}'))
+      if (size_t last = text.find_last_not_of(" \n");
+          last != std::string::npos && text[last] == ',')
+        text.erase(last);
+    text += c;
   }
-  bool acceptWord(std::string_view word) {
-    skipSpace();
-    if (rest.substr(0, word.size()) != word)
-      return false;
-    rest.remove_prefix(word.size());
-    return true;
-  }
-  void skipSpace() {
-    while (!rest.empty() && (rest[0] == ' ' || rest[0] == '\n'))
-      rest.remove_prefix(1);
-  }
-  std::optional<std::string> parseString();
-  std::optional<uint64_t> parseNumber();
-  Status parseValue(const std::string &key, NpyArray &array);
-  Status parseDescriptor(NpyArray &array);
-  Status parseOrder();
-  Status parseShape(NpyArray &array);
-
-  std::string_view rest;
-  bool hasType = false, hasOrder = false, hasShape = false;
-};
-
-} // namespace
-
-std::optional<std::string> HeaderParser::parseString() {
-  skipSpace();
-  if (rest.empty() || (rest[0] != '\'' && rest[0] != '"'))
-    return std::nullopt;
-  size_t end = rest.find(rest[0], 1);
-  if (end == std::string_view::npos)
-    return std::nullopt;
-  std::string text(rest.substr(1, end - 1));
-  rest.remove_prefix(end + 1);
-  for (char &c : text)
-    if (c < ' ' || c > '~')
-      c = '?';
   return text;
 }
 
-std::optional<uint64_t> HeaderParser::parseNumber() {
-  skipSpace();
-  uint64_t value = 0;
-  size_t digits = 0;
-  for (; digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9';
-       ++digits)
-    if (__builtin_mul_overflow(value, uint64_t(10), &value) ||
-        __builtin_add_overflow(value, uint64_t(rest[digits] - '0'), &value))
-      return std::nullopt;
-  if (digits == 0)
-    return std::nullopt;
-  rest.remove_prefix(digits);
-  return value;
-}
-
-Status HeaderParser::parseDescriptor(NpyArray &array) {
-  std::optional<std::string> descriptor = parseString();
-  if (!descriptor)
+static Status readHeader(const Json &header, NpyArray &array) {
+  constexpr size_t mostDimensions = 32;
+  if (!header.is_object())
+    return Error{"the header is not a dictionary"};
+  for (const auto &[key, value] : header.items())
+    if (key != "descr" && key != "fortran_order" && key != "shape")
+      return Error{"the header's key " + quote(key) + " is unknown"};
+  if (header.size() != 3)
+    return Error{"the header lacks one of descr, fortran_order, shape"};
+  const Json &descriptor = header["descr"], &shape = header["shape"];
+  if (!descriptor.is_string())
     return Error{"the header's descr is not a plain type"};
-  for (const TypeRow &row : typeTable)
-    if (*descriptor == row.descriptor) {
-      array.type = row.type;
-      hasType = true;
-      return {};
-    }
-  return Error{"element type " + quote(*descriptor) +
-               " is not one of <f2, <f4, <f8, <i4, <i8, <u2"};
-}
-
-Status HeaderParser::parseOrder() {
-  if (acceptWord("True"))
+  const auto *row = std::find_if(
+      std::begin(typeTable), std::end(typeTable),
+      [&](const TypeRow &row) { return descriptor == row.descriptor; });
+  if (row == std::end(typeTable))
+    return Error{"element type " + quote(descriptor.get<std::string>()) +
+                 " is not one of <f2, <f4, <f8, <i4, <i8, <u2"};
+  array.type = row->type;
+  if (header["fortran_order"] != false)
     return Error{"the array is in Fortran order; save "
                  "numpy.ascontiguousarray(x) instead"};
-  if (!acceptWord("False"))
-    return Error{"the header's fortran_order is neither True nor False"};
-  hasOrder = true;
-  return {};
-}
-
-Status HeaderParser::parseShape(NpyArray &array) {
-  constexpr size_t mostDimensions = 32;
+  if (!shape.is_array() || shape.size() > mostDimensions)
+    return Error{"the header's shape is not a tuple of at most " +
+                 std::to_string(mostDimensions) + " numbers"};
   array.shape.clear();
-  if (!accept('('))
-    return Error{"the header's shape is not a tuple"};
-  while (!accept(')')) {
-    std::optional<uint64_t> size = parseNumber();
-    if (!size)
-      return Error{"the header's shape is not a tuple of 64-bit numbers"};
-    array.shape.push_back(*size);
-    if (array.shape.size() > mostDimensions)
-      return Error{"the array has more than " + std::to_string(mostDimensions) +
-                   " dimensions"};
-    if (!accept(',') && (rest.empty() || rest[0] != ')'))
-      return Error{"the header's shape does not end"};
-  }
-  hasShape = true;
+  for (const Json &size : shape)
+    array.shape.push_back(readUnsigned(size));
   return {};
 }
 
-Status HeaderParser::parseValue(const std::string &key, NpyArray &array) {
-  if (key == "descr" && !hasType)
-    return parseDescriptor(array);
-  if (key == "fortran_order" && !hasOrder)
-    return parseOrder();
-  if (key == "shape" && !hasShape)
-    return parseShape(array);
-  return Error{"the header's key " + quote(key) + " is unknown or repeated"};
-}
-
-Status HeaderParser::parse(NpyArray &array) {
-  if (!accept('{'))
-    return Error{"the header is not a dictionary"};
-  while (!accept('}')) {
-    std::optional<std::string> key = parseString();
-    if (!key || !accept(':'))
-      return Error{"the header is not a dictionary of strings"};
-    NSA_RETURN_IF_ERROR(parseValue(*key, array));
-    if (!accept(',') && (rest.empty() || rest[0] != '}'))
-      return Error{"the header's dictionary does not end"};
+/// Sets the type and shape of `array` from the header's Python dictionary.
+static Status parseHeader(std::string_view text, NpyArray &array) {
+  std::string json = toJson(text);
+  try {
+    return readHeader(parseJson<Json>(json.begin(), json.end()), array);
+  } catch (const std::exception &error) {
+    return Error{std::string("the header is not a dictionary of type, order "
+                             "and shape: ") +
+                 error.what()};
   }
-  skipSpace();
-  if (!rest.empty())
-    return Error{"the header has text after its dictionary"};
-  if (!hasType || !hasOrder || !hasShape)
-    return Error{"the header lacks one of descr, fortran_order, shape"};
-  return {};
 }
 
 /// Bytes of an array, or nothing when they do not fit.
@@ -224,8 +147,7 @@ static Result<uint64_t> parsePreamble(std::string_view contents, uint64_t size,
   if (length > mostHeaderBytes - prefix)
     return Error{"a header of " + std::to_string(length) + " bytes, " +
                  std::to_string(mostHeaderBytes - prefix) + " are allowed"};
-  HeaderParser parser(contents.substr(prefix, length));
-  NSA_RETURN_IF_ERROR(parser.parse(array));
+  NSA_RETURN_IF_ERROR(parseHeader(contents.substr(prefix, length), array));
   std::optional<uint64_t> bytes = arrayBytes(array);
   uint64_t present = size - prefix - length;
   if (!bytes || *bytes != present)

@@ -66,11 +66,11 @@ ARRAYS = [
     ("one dimension", npy(described(shape="(32,)")), "tensor 'x' is f32[4x8], but the array is f32[32]"),
     ("integers", npy(described(descr="<i4")), "tensor 'x' is f32[4x8], but the array is i32[4x8]"),
     ("a number beyond fp32", npy(described(descr="<f8"), struct.pack("<d", 1e300) * 32), "element 0 of the f64 array, 1e+300, has no exact f32"),
-    ("a negative size", npy(described(shape="(-4, 8)")), "shape is not a tuple"),
-    ("a shape that is a word", npy(described(shape="four")), "shape is not a tuple"),
-    ("a shape without end", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8"), "the header's shape does not end"),
+    ("a negative size", npy(described(shape="(-4, 8)")), "'-4' is not an unsigned integer"),
+    ("a shape that is a word", npy(described(shape="four")), "the header is not a dictionary of type, order and shape"),
+    ("a shape without end", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4, 8"), "the header is not a dictionary of type, order and shape"),
     ("no shape", npy("{'descr': '<f4', 'fortran_order': False}"), "lacks one of descr, fortran_order, shape"),
-    ("an unknown key", npy("{'descr': '<f4', 'oder': False}"), "the header's key 'oder' is unknown or repeated"),
+    ("an unknown key", npy("{'descr': '<f4', 'oder': False}"), "the header's key 'oder' is unknown"),
     ("a list", npy("['<f4', False, (4, 8)]"), "the header is not a dictionary"),
 ]
 

@@ -95,11 +95,11 @@ TEST(Npy, Errors_NameWhatIsWrong) {
               "over 2^64 bytes");
   expectError(makeFile("{'descr': '<f4', 'shape': ()}", "0000"), "lacks one");
   expectError(makeFile("{'descr': '<f4', 'descr': '<f4'}", "0000"),
-              "'descr' is unknown or repeated");
+              "duplicate name 'descr'");
   expectError(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': "
                        "(99999999999999999999,)}",
                        ""),
-              "64-bit numbers");
+              "is not an unsigned integer");
 }
 
 // Whatever is named as an array is not taken into memory to find out that it is
