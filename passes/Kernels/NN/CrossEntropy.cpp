@@ -24,7 +24,8 @@ struct CrossEntropyKernel {
             {grid.programs, 1, 1},
             flopsPerElement * int64_t(grid.rows) * grid.width};
   }
-  void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildForward(TileBuilder &b, nn::CrossEntropyOp::Adaptor in,
+                    ArrayRef<Value> out) const;
   void buildBackward(TileBuilder &b, nn::CrossEntropyBackwardOp::Adaptor in,
                      ArrayRef<Value> out) const;
   void buildChunk(TileBuilder &b, nn::CrossEntropyChunkOp::Adaptor in,
@@ -89,10 +90,11 @@ Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
 
 /// Outputs lse, and per program the sum of losses and the number of targets.
 void CrossEntropyKernel::buildForward(TileBuilder &b,
-                                      ArrayRef<Value> args) const {
-  Value logits = grid.viewRows(b, args[0]),
-        targets = grid.viewPerRow(b, args[1]);
-  Value lses = grid.viewPerRow(b, args[2]);
+                                      nn::CrossEntropyOp::Adaptor in,
+                                      ArrayRef<Value> out) const {
+  Value logits = grid.viewRows(b, in.getLogits());
+  Value targets = grid.viewPerRow(b, in.getTargets());
+  Value lses = grid.viewPerRow(b, out[0]);
   auto sums = grid.forEachRow(
       b, {b.zeros(1, 1), b.constantF32(0)},
       [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -107,14 +109,15 @@ void CrossEntropyKernel::buildForward(TileBuilder &b,
         return {loss, b.expr(carried[1]) + convert(isValid, b.f32())};
       });
   Expr program = b.programId(0);
-  b.store(sums[0], args[3], {b.range(program, 1, 0)});
-  b.storeScalar(sums[1], args[4], {program});
+  b.store(sums[0], out[1], {b.range(program, 1, 0)});
+  b.storeScalar(sums[1], out[2], {program});
 }
 
 /// One program: sums the parts of all programs. What is `over` so many targets
 /// is divided by their number.
 static void buildMean(TileBuilder &b, int64_t programs,
-                      std::optional<int64_t> over, ArrayRef<Value> args) {
+                      std::optional<int64_t> over, Value losses, Value counts,
+                      ArrayRef<Value> out) {
   int64_t tile = pickTile(programs, 1024);
   auto addTiles = [&](Value parts) {
     Value sums = b.forLoop(
@@ -126,17 +129,16 @@ static void buildMean(TileBuilder &b, int64_t programs,
         })[0];
     return b.reduceAdd(sums);
   };
-  Value count = addTiles(args[1]);
-  Value loss =
-      b.map({addTiles(args[0]), count}, b.f32(), [&](ArrayRef<Expr> x) {
-        return over ? x[0] / double(*over) : x[0] / max(x[1], 1);
-      });
+  Value count = addTiles(counts);
+  Value loss = b.map({addTiles(losses), count}, b.f32(), [&](ArrayRef<Expr> x) {
+    return over ? x[0] / double(*over) : x[0] / max(x[1], 1);
+  });
   if (over)
     count = b.map({count}, b.f32(),
                   [&](ArrayRef<Expr> x) { return x[0] / double(*over); });
   Value first = b.range(0, 1, 0);
-  b.store(loss, b.view(args[2], {1}), {first});
-  b.store(count, b.view(args[3], {1}), {first});
+  b.store(loss, b.view(out[0], {1}), {first});
+  b.store(count, b.view(out[1], {1}), {first});
 }
 
 void CrossEntropyKernel::buildBackward(TileBuilder &b,
@@ -228,7 +230,12 @@ static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
   auto rows = cache.launch(
       rewriter, op, kernel.spec(5), op->getOperands(),
       {op.getLse().getType(), parts, parts},
-      [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
+      [&](auto &b, ArrayRef<Value> args) {
+        size_t count = op->getNumOperands();
+        kernel.buildForward(
+            b, nn::CrossEntropyOp::Adaptor(args.take_front(count), op),
+            args.drop_front(count));
+      });
   KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
   std::optional<int64_t> over;
   if (op.getOverAll()) {
@@ -238,7 +245,8 @@ static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
   auto mean = cache.launch(rewriter, op, spec, rows.drop_front(),
                            {op.getLoss().getType(), op.getCount().getType()},
                            [&](auto &b, ArrayRef<Value> args) {
-                             buildMean(b, programs, over, args);
+                             buildMean(b, programs, over, args[0], args[1],
+                                       args.drop_front(2));
                            });
   rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
   return success();

@@ -3,6 +3,7 @@
 #include "passes/Kernels/NSA/GatheredAttention.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/NSA/FusedAttention.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectedForms.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
@@ -128,16 +129,16 @@ RankedTensorType GatheredAttention::getPartType(KernelCache &cache, Type type,
 /// Program: (some pieces, key head, batch). Writes the block and the first
 /// entry of each piece; those past the last one have a block that does not
 /// exist.
-void GatheredAttention::buildPieces(TileBuilder &b,
-                                    ArrayRef<Value> args) const {
+void GatheredAttention::buildPieces(TileBuilder &b, Value offsets, Value blocks,
+                                    Value entries) const {
   constexpr int64_t some = 32;
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value piece = b.range(b.programId(0) * pieceRows, pieceRows, 0);
   Value none = b.splat(b.constant(0), pieceRows, 1);
   auto place = [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
     Value block = b.range(first, some, 1);
-    Value begin = b.load(args[0], {batch, keyHead, 0, block});
-    Value end = b.load(args[0], {batch, keyHead, selected.gradParts, block});
+    Value begin = b.load(offsets, {batch, keyHead, 0, block});
+    Value end = b.load(offsets, {batch, keyHead, selected.gradParts, block});
     Value number = b.map({begin, end}, b.i32(), [&](ArrayRef<Expr> x) {
       return ceilDiv(x[1] - x[0], double(pieceEntries()));
     });
@@ -158,8 +159,8 @@ void GatheredAttention::buildPieces(TileBuilder &b,
   };
   auto found = b.forLoop(0, selected.numBlocks(), some,
                          {b.splat(b.constant(0), 1, 1), none, none}, place);
-  b.store(found[1], args[1], {batch, keyHead, piece});
-  b.store(found[2], args[2], {batch, keyHead, piece});
+  b.store(found[1], blocks, {batch, keyHead, piece});
+  b.store(found[2], entries, {batch, keyHead, piece});
 }
 
 SmallVector<Value> GatheredAttention::launchPieces(KernelCache &cache,
@@ -174,9 +175,11 @@ SmallVector<Value> GatheredAttention::launchPieces(KernelCache &cache,
   spec.grid = {ceilDiv(numPieces(), pieceRows), shape.keyHeads, shape.batch};
   Type type = cache.getTensorType({shape.batch, shape.keyHeads, numPieces()},
                                   builder.getI32Type());
-  return llvm::to_vector_of<Value>(cache.launchOnce(
-      builder, op, spec, offsets, {type, type},
-      [&](TileBuilder &b, ArrayRef<Value> args) { buildPieces(b, args); }));
+  return llvm::to_vector_of<Value>(
+      cache.launchOnce(builder, op, spec, offsets, {type, type},
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         buildPieces(b, args[0], args[1], args[2]);
+                       }));
 }
 
 //===----------------------------------------------------------------------===//
@@ -595,23 +598,14 @@ Value GatheredAttention::launchQueryGrad(
   const SelectedAttention &selected = attention.selected;
   Kernels kernels = {"dq_parts", own};
   kernels.flops = selected.flops(2 * shape.keyWidth + shape.valueWidth);
-  kernels.inputs = {in.outputGrad, in.q, in.k, in.v, in.statistics};
-  if (in.lse)
-    kernels.inputs.push_back(in.lse);
+  kernels.inputs = getInputs(in);
   kernels.indices = indices;
   kernels.parts = {
       attention.getPartType(cache, in.q.getType(), shape.keyWidth)};
   kernels.sums = {type};
   kernels.buildParts = [&](TileBuilder &b, const Index &index,
                            ArrayRef<Value> args, ArrayRef<Value> out) {
-    QueryGradInputs own = in;
-    own.outputGrad = args[0];
-    own.q = args[1];
-    own.k = args[2];
-    own.v = args[3];
-    own.statistics = args[4];
-    own.lse = in.lse ? args[5] : Value();
-    attention.buildQueryGradParts(b, index, own, out[0]);
+    attention.buildQueryGradParts(b, index, bindOperands(in, args), out[0]);
   };
   kernels.buildSum = [&](TileBuilder &b, Expr firstHead, ArrayRef<Value> in,
                          ArrayRef<Value> out) {

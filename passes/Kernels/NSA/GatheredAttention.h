@@ -42,6 +42,9 @@ public:
     mlir::Value statistics;
     RowStatistics rows;
     int64_t branch;
+    llvm::SmallVector<mlir::Value *> slots() {
+      return {&outputGrad, &q, &k, &v, &statistics, &lse};
+    }
   };
   /// `scale` times the gradient of queries of the selected branch `branch` of
   /// `op`, as `type`. `lists` are the inverse index.
@@ -85,8 +88,8 @@ private:
     return ceilDiv(selected.shape.sequence * selected.count, pieceEntries()) +
            selected.numBlocks();
   }
-  void buildPieces(tile::TileBuilder &b,
-                   llvm::ArrayRef<mlir::Value> args) const;
+  void buildPieces(tile::TileBuilder &b, mlir::Value offsets,
+                   mlir::Value blocks, mlir::Value entries) const;
   llvm::SmallVector<mlir::Value> launchPieces(KernelCache &cache,
                                               mlir::OpBuilder &builder,
                                               mlir::Operation *op,

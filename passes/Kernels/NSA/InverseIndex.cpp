@@ -106,11 +106,10 @@ public:
             std::min<int64_t>(16, llvm::alignTo(int64_t(attention.numBlocks()),
                                                 /*multiple=*/8))) {}
 
-  /// `args` are the lists of the queries and, for each range, how many of
-  /// its queries selected each block, i32 [B, Hkv, ranges, blocks].
-  void count(ArrayRef<Value> args);
-  /// `args` are the same, and the results.
-  void list(ArrayRef<Value> args);
+  /// `indices` are the lists of the queries, `counts` how many queries of each
+  /// range selected each block, i32 [B, Hkv, ranges, blocks].
+  void count(Value indices, Value counts);
+  void list(Value indices, Value counts, Value offsets, Value list);
 
 private:
   SelectionLists load(Value indices, Expr t0, int64_t queries) {
@@ -139,12 +138,12 @@ private:
 };
 } // namespace
 
-void IndexProgram::count(ArrayRef<Value> args) {
-  SelectionLists queries = load(args[0], first, attention.indexQueries());
+void IndexProgram::count(Value indices, Value counts) {
+  SelectionLists queries = load(indices, first, attention.indexQueries());
   auto forBlocks = [&](Operand from, Operand to,
                        llvm::function_ref<Value(Expr)> countOf) {
     b.forLoop(from, to, blocks, {}, [&](Expr block, ArrayRef<Value>) {
-      b.store(countOf(block), args[1],
+      b.store(countOf(block), counts,
               {batch, keyHead, range, b.range(block, blocks, 1)});
       return SmallVector<Value>();
     });
@@ -205,8 +204,8 @@ void IndexProgram::placeQueries(Value indices, Value list, Expr block,
   b.forLoop(from, end, rows, {starts}, place);
 }
 
-void IndexProgram::list(ArrayRef<Value> args) {
-  Value indices = args[0], counts = args[1], offsets = args[2], list = args[3];
+void IndexProgram::list(Value indices, Value counts, Value offsets,
+                        Value list) {
   int64_t rows = attention.indexTile();
   Extent each = attention.partQueries();
   // Those that have queries.
@@ -258,16 +257,17 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
         builder.getI32Type());
     inputs.push_back(cache.launch(builder, op, countSpec, inputs, type,
                                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                                    IndexProgram(*this, b).count(args);
+                                    IndexProgram(*this, b).count(args[0],
+                                                                 args[1]);
                                   })[0]);
   }
-  return llvm::to_vector_of<Value>(
-      cache.launch(builder, op, spec, inputs, getIndexTypes(cache),
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     if (isParallel)
-                       IndexProgram(*this, b).list(args);
-                     else
-                       sortEntries(b, b.programId(1), b.programId(2), args[0],
-                                   args[1], args[2]);
-                   }));
+  return llvm::to_vector_of<Value>(cache.launch(
+      builder, op, spec, inputs, getIndexTypes(cache),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        if (isParallel)
+          IndexProgram(*this, b).list(args[0], args[1], args[2], args[3]);
+        else
+          sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
+                      args[2]);
+      }));
 }
