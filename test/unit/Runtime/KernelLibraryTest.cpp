@@ -4,7 +4,9 @@
 #include "lib/Support/Files.h"
 #include "test/unit/Expect.h"
 
+#include <cstring>
 #include <elf.h>
+#include <functional>
 #include <gtest/gtest.h>
 
 using namespace nsa;
@@ -13,12 +15,26 @@ namespace {
 
 std::string readObjects() { return take(readFile(NSA_TEST_OBJECTS)); }
 
-/// Where the section headers of the only object are.
-Elf64_Shdr *sectionsOf(std::string &archive, unsigned &count) {
-  char *object = archive.data() + archive.find(ELFMAG);
-  auto *header = reinterpret_cast<Elf64_Ehdr *>(object);
-  count = header->e_shnum;
-  return reinterpret_cast<Elf64_Shdr *>(object + header->e_shoff);
+/// Changes a record of an archive, in which records have no alignment.
+template <typename T>
+T edit(std::string &archive, size_t at,
+       const std::function<void(T &)> &change) {
+  T record;
+  std::memcpy(&record, archive.data() + at, sizeof record);
+  change(record);
+  std::memcpy(archive.data() + at, &record, sizeof record);
+  return record;
+}
+
+/// Changes the section headers of the only object, and returns where it is.
+size_t editSections(std::string &archive,
+                    const std::function<void(Elf64_Shdr &)> &change) {
+  size_t object = archive.find(ELFMAG);
+  auto header = edit<Elf64_Ehdr>(archive, object, [](Elf64_Ehdr &) {});
+  for (unsigned i = 0; i < header.e_shnum; ++i)
+    edit<Elf64_Shdr>(archive, object + header.e_shoff + i * sizeof(Elf64_Shdr),
+                     change);
+  return object;
 }
 
 TEST(KernelLibrary, Objects_FunctionsRunAndOthersAreNotFound) {
@@ -36,26 +52,25 @@ TEST(KernelLibrary, Objects_FunctionsRunAndOthersAreNotFound) {
 
 TEST(KernelLibrary, DataThatCodeWrites_IsRefused) {
   std::string archive = readObjects();
-  unsigned count = 0;
-  Elf64_Shdr *sections = sectionsOf(archive, count);
-  for (unsigned i = 0; i < count; ++i)
-    if (sections[i].sh_flags & SHF_ALLOC)
-      sections[i].sh_flags |= SHF_WRITE;
+  editSections(archive, [](Elf64_Shdr &section) {
+    if (section.sh_flags & SHF_ALLOC)
+      section.sh_flags |= SHF_WRITE;
+  });
   EXPECT_EQ(KernelLibrary::load(archive).message(),
             "its binary refers to what is neither code nor constants");
 }
 
 TEST(KernelLibrary, AbsoluteRelocation_IsRefused) {
   std::string archive = readObjects();
-  unsigned count = 0;
-  Elf64_Shdr *sections = sectionsOf(archive, count);
-  char *object = archive.data() + archive.find(ELFMAG);
-  for (unsigned i = 0; i < count; ++i)
-    if (sections[i].sh_type == SHT_RELA) {
-      auto *first =
-          reinterpret_cast<Elf64_Rela *>(object + sections[i].sh_offset);
-      first->r_info = ELF64_R_INFO(ELF64_R_SYM(first->r_info), R_X86_64_64);
-    }
+  std::vector<size_t> relocations;
+  size_t object = editSections(archive, [&](Elf64_Shdr &section) {
+    if (section.sh_type == SHT_RELA)
+      relocations.push_back(section.sh_offset);
+  });
+  for (size_t at : relocations)
+    edit<Elf64_Rela>(archive, object + at, [](Elf64_Rela &first) {
+      first.r_info = ELF64_R_INFO(ELF64_R_SYM(first.r_info), R_X86_64_64);
+    });
   EXPECT_TRUE(contains(KernelLibrary::load(archive).message(),
                        "its binary has a relocation of the type 1, which is "
                        "not relative to where it lies"));
