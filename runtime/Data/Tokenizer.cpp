@@ -4,11 +4,16 @@
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Process.h"
 #include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
 #include <tuple>
+#include <unistd.h>
 #include <unordered_map>
 #include <utility>
 
@@ -251,8 +256,9 @@ Tokenizer Tokenizer::ofBytes() {
   return tokenizer;
 }
 
-Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
+Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &path) {
   Tokenizer tokenizer;
+  tokenizer.path = path;
   try {
     Json root = parseJson<Json>(text.begin(), text.end(),
                                 /*mostNames=*/maxVocabulary);
@@ -260,11 +266,11 @@ Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
     std::tie(tokenizer.blankInFront, tokenizer.textChanges) = readChanges(root);
     tokenizer.end = findEnd(readIds(root));
   } catch (const std::exception &error) {
-    return Error{"'" + name +
+    return Error{"'" + path +
                  "' is no tokenizer to train with: " + oneLine(error.what())};
   }
   if (tokenizer.table.empty())
-    return Error{"'" + name + "' has no tokens"};
+    return Error{"'" + path + "' has no tokens"};
   tokenizer.sourceHash = hashBytes(text);
   tokenizer.source = std::move(text);
   return tokenizer;
@@ -293,27 +299,65 @@ Result<int64_t> findEndOfText(const std::string &path) {
   }
 }
 
-Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
-  std::unordered_map<std::string_view, int32_t> ids;
-  size_t longest = 0;
-  for (size_t id = 0; id < table.size(); ++id)
-    if (!table[id].empty()) {
-      ids.emplace(table[id], int32_t(id));
-      longest = std::max(longest, table[id].size());
-    }
-  std::vector<int32_t> tokens;
-  while (!text.empty()) {
-    size_t length = std::min(longest, text.size());
-    auto found = ids.end();
-    for (; length > 0 && found == ids.end(); --length)
-      found = ids.find(text.substr(0, length));
-    if (found == ids.end())
-      return Error{"the tokenizer has no token for " +
-                   quote(std::string(text.substr(0, 1)))};
-    tokens.push_back(found->second);
-    text.remove_prefix(found->first.size());
+static constexpr const char *encodeScript = R"(
+import json, sys
+try:
+    import tokenizers
+    tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1])
+    tokenizer.no_truncation()
+    with open(sys.argv[2]) as texts:
+        all = tokenizer.encode_batch(json.load(texts), add_special_tokens=False)
+    print(json.dumps([one.ids for one in all]))
+except Exception as error:
+    print(json.dumps(f"{type(error).__name__}: {error}"))
+)";
+
+/// What the library prints for a list of texts in JSON.
+static Result<std::string> runLibrary(const std::string &path,
+                                      const std::string &texts) {
+  std::string python = findProgram("python3", {}, readVariable);
+  if (python.empty())
+    return Error{"there is no python3 on the PATH"};
+  // The child sees it as a file; it has no name that others could take.
+  Descriptor file(::memfd_create("prompts", /*flags=*/0));
+  for (size_t at = 0; at < texts.size();) {
+    ssize_t count = ::write(file, texts.data() + at, texts.size() - at);
+    if (count <= 0)
+      return Error{std::string("cannot hand the texts over: ") +
+                   std::strerror(errno)};
+    at += size_t(count);
   }
-  return tokens;
+  return runProgram({python, "-c", encodeScript, path,
+                     "/proc/" + std::to_string(::getpid()) + "/fd/" +
+                         std::to_string(int(file))});
+}
+
+Result<std::vector<std::vector<int32_t>>>
+Tokenizer::encode(const std::vector<std::string> &texts) const {
+  std::vector<std::vector<int32_t>> all;
+  if (source.empty()) {
+    for (const std::string &text : texts) {
+      const auto *bytes = reinterpret_cast<const uint8_t *>(text.data());
+      all.emplace_back(bytes, bytes + text.size());
+    }
+    return all;
+  }
+  auto fail = [&](const std::string &why) {
+    return Error{"cannot make tokens of '" + path + "': " + oneLine(why) +
+                 "; it takes a python3 with the package tokenizers, and ids "
+                 "take none"};
+  };
+  try {
+    Result<std::string> printed = runLibrary(path, Json(texts).dump());
+    if (!printed)
+      return fail(printed.message());
+    Json ids = Json::parse(*printed);
+    if (ids.is_string())
+      return fail(ids.get<std::string>());
+    return ids.get<std::vector<std::vector<int32_t>>>();
+  } catch (const std::exception &error) {
+    return fail(error.what());
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,8 +1,8 @@
 //===- Tokenizer.h - what tokens stand for ----------------------*- C++ -*-===//
 //
 // The table id -> bytes of a tokenizer.json (of the Python library tokenizers),
-// which is what samples and losses per byte need. Tokenizing text is the
-// library's: here a text becomes tokens only to begin a sample.
+// which is what samples and losses per byte need. Texts become tokens by the
+// library alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,10 +24,10 @@ public:
   /// 256 tokens, each a byte.
   static Tokenizer ofBytes();
 
-  /// Reads a tokenizer.json, `name` in messages: byte-level (GPT-2, Llama 3,
+  /// Reads a tokenizer.json, which lies at `path`: byte-level (GPT-2, Llama 3,
   /// Qwen), or with U+2581 for spaces, also with bytes as `<0x41>` (Llama 2).
   /// One whose tokens do not say which bytes they stand for is an error.
-  static Result<Tokenizer> parse(std::string text, const std::string &name);
+  static Result<Tokenizer> parse(std::string text, const std::string &path);
   static Result<Tokenizer> load(const std::string &path);
 
   /// One more than the largest id.
@@ -48,9 +48,10 @@ public:
   /// nsa-data ends those of bytes with; -1 if there is none.
   int64_t endOfText() const { return end; }
 
-  /// The longest token at each offset of `text`, which need not be what the
-  /// library chooses. A byte that begins no token is an error.
-  Result<std::vector<int32_t>> encode(std::string_view text) const;
+  /// The tokens of texts, without special ones: bytes, or what the Python
+  /// package tokenizers chooses, which the python3 of the PATH has to have.
+  Result<std::vector<std::vector<int32_t>>>
+  encode(const std::vector<std::string> &texts) const;
 
   /// Its file, and the hash of that; nothing and 0 for bytes.
   const std::string &text() const { return source; }
@@ -64,6 +65,7 @@ public:
 private:
   Tokenizer() = default;
 
+  std::string path;
   std::string source;
   uint64_t sourceHash = 0;
   int64_t end = -1;

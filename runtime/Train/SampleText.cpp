@@ -36,7 +36,6 @@ int64_t getSampleContext(const TrainConfig &train) {
 }
 
 Result<std::string> checkSample(const TrainBinding &binding,
-                                const Tokenizer &tokenizer,
                                 const SampleOptions &options) {
   std::string advice =
       ": nsa-compile --sample-context=" +
@@ -49,9 +48,7 @@ Result<std::string> checkSample(const TrainBinding &binding,
   if (!binding.decodes())
     return "each token of a sample takes the time of a whole sequence" +
            advice + "that decodes it";
-  NSA_ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                       tokenizer.encode(options.prompt));
-  int64_t tokens = int64_t(prompt.size()), most = binding.sampleContext;
+  int64_t tokens = int64_t(options.tokens.size()), most = binding.sampleContext;
   std::string limit = std::to_string(most) + " tokens" + advice;
   if (tokens > most)
     return Error{"train.sample_prompt has " + std::to_string(tokens) +
@@ -147,13 +144,12 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
                             const Tokenizer &tokenizer,
                             const SampleOptions &options,
                             const std::function<bool()> &keepGoing) {
-  if (options.prompt.empty())
+  if (options.tokens.empty())
     return Error{"a sample needs a prompt of at least one byte"};
   if (binding.vocab < tokenizer.size())
     return Error{"samples have " + std::to_string(tokenizer.size()) +
                  " tokens, the model has " + std::to_string(binding.vocab)};
-  NSA_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                       tokenizer.encode(options.prompt));
+  std::vector<int32_t> tokens = options.tokens;
   const std::vector<int32_t> silent = findSilent(tokenizer, options.end);
   NextLogits next(model, binding);
   TokenSampler sampler(options.sampling, tokenizer.size());

@@ -19,6 +19,8 @@ struct SampleOptions {
   int64_t count = 0;
   /// Start of the text; at least one byte.
   std::string prompt;
+  /// The same as tokens.
+  std::vector<int32_t> tokens;
   SamplingOptions sampling;
   /// The text is that of nsa-generate with this seed.
   uint64_t seed = 0;
@@ -36,7 +38,6 @@ int64_t getSampleContext(const TrainConfig &train);
 /// Why the program cannot generate this sample, or only a part of it; empty if
 /// it can. An error where it cannot even take the prompt.
 Result<std::string> checkSample(const TrainBinding &binding,
-                                const Tokenizer &tokenizer,
                                 const SampleOptions &options);
 
 struct SampleText {

@@ -9,10 +9,17 @@ namespace nsa {
 Status SampleWriter::check() {
   if (!run.tokenizer || run.config.train.sampleBytes == 0)
     return {};
-  NSA_ASSIGN_OR_RETURN(
-      std::string found,
-      checkSample(run.binding, *run.tokenizer,
-                  makeSampleOptions(run.config.train, /*step=*/0)));
+  SampleOptions sample = makeSampleOptions(run.config.train, /*step=*/0);
+  if (!run.ranks.isFirst()) {
+    // Only the first rank makes tokens of the prompt, and texts.
+  } else if (auto made = run.tokenizer->encode({sample.prompt}); made) {
+    prompt = made->front();
+  } else {
+    run.journal.note("no samples: " + made.message());
+    return {};
+  }
+  sample.tokens = prompt;
+  NSA_ASSIGN_OR_RETURN(std::string found, checkSample(run.binding, sample));
   if (!found.empty())
     run.journal.note(found);
   return {};
@@ -33,7 +40,10 @@ Status SampleWriter::show(const std::string &title, double secondsAllowed) {
              : ": the data is not text but " + run.data.manifest.kind));
     return {};
   }
+  if (prompt.empty())
+    return {};
   SampleOptions sample = makeSampleOptions(train, run.state.step);
+  sample.tokens = prompt;
   sample.end = run.state.endOfText >= 0 ? run.state.endOfText
                                         : run.tokenizer->endOfText();
   run.journal.busy("sampling");

@@ -6,6 +6,7 @@
 #include "runtime/Train/RunContext.h"
 
 #include <string>
+#include <vector>
 
 namespace nsa {
 
@@ -25,6 +26,8 @@ public:
 
 private:
   RunContext &run;
+  /// The prompt as tokens; empty where there are no samples.
+  std::vector<int32_t> prompt;
   double allSeconds = 0;
 };
 

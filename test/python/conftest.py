@@ -14,6 +14,8 @@ sys.path.append(os.path.join(ROOT, "test", "judge"))
 
 # Every run compiles what it tests.
 os.environ.setdefault("NSA_CACHE", "0")
+# The programs make tokens of prompts by the python3 of the PATH.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
 # Nothing is looked for on the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

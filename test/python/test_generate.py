@@ -60,8 +60,10 @@ data: {{tokenizer: {tokenizer}}}
 train: {{steps: 100, seq_len: 32, batch_size: 4, micro_batch: 4, warmup_steps: 0, lr: 1e-2, final_eval_batches: 1, sample_bytes: 12,
   sample_prompt: "{start}", sample_temperature: 0}}
 """
-BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3, "x": 4}, "merges": []}, "decoder": {"type": "ByteLevel"},
-              "added_tokens": [{"id": 2, "content": "</s>", "special": True}]}
+BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3, "x": 4}, "merges": []},
+              "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+              "added_tokens": [dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) |
+                               {"id": 2, "content": "</s>", "special": True}]}
 
 
 def pack_bytes(folder):

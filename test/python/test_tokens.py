@@ -29,8 +29,9 @@ def byte_level(words, **parts):
     vocabulary = {names[byte]: byte for byte in range(256)} | {chr(0x120) + word: 256 + i for i, word in enumerate(words)}
     end = len(vocabulary)
     return json.dumps({"model": {"type": "BPE", "vocab": vocabulary | {"<|endoftext|>": end}, "merges": []},
-                       "added_tokens": [{"id": end, "content": "<|endoftext|>", "special": True}],
-                       "decoder": {"type": "ByteLevel"}, **parts})
+                       "added_tokens": [dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) |
+                                        {"id": end, "content": "<|endoftext|>", "special": True}],
+                       "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, **parts})
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def train(folder, *arguments, data="data"):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NSA_CACHE": "1"}
+def train(folder, *arguments, data="data", **variables):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NSA_CACHE": "1", **variables}
     return subprocess.run([BIN / "nsa-train", "wide.yaml", "--data", data, *arguments], cwd=folder, env=environment,
                           text=True, capture_output=True)
 
@@ -73,6 +74,13 @@ def test_run_on_wide_tokens_samples_text_and_counts_bytes(folder):
     resumed = train(folder, "--resume", "runs/first/checkpoints/step-00000002", "--set", "train.steps=3")
     assert resumed.returncode == 1 and "tokenizer.json' is damaged: its hash is" in resumed.stderr
     (run / "checkpoints/step-00000002/tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+
+
+def test_prompt_without_the_library_is_said_and_training_goes_on(folder):
+    done = train(folder, "--run-name", "mute", "--set", "train.steps=1", PATH="/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert "no samples: cannot make tokens of" in done.stdout + done.stderr
+    assert not (folder / "runs/mute/samples.txt").exists()
 
 
 def test_bits_per_byte_count_no_space_of_the_tokenizer_and_say_of_which_text(tmp_path):

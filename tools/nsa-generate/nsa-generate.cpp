@@ -75,17 +75,22 @@ readPrompts(const GenerateOptions &options) {
 static Result<std::vector<Tokens>>
 encodePrompts(const std::vector<std::string> &texts,
               const Tokenizer *tokenizer) {
+  auto name = [](size_t i) { return "prompt " + std::to_string(i + 1); };
   std::vector<Tokens> prompts;
-  for (const std::string &text : texts) {
-    Result<Tokens> tokens =
-        tokenizer ? tokenizer->encode(text) : parseIds(text);
-    std::string name = "prompt " + std::to_string(prompts.size() + 1);
-    if (!tokens)
-      return Error{name + ": " + tokens.message()};
-    if (tokens->empty())
-      return Error{name + " is empty: it needs at least one token"};
-    prompts.push_back(std::move(*tokens));
+  if (tokenizer) {
+    NSA_ASSIGN_OR_RETURN(prompts, tokenizer->encode(texts));
+  } else {
+    for (const std::string &text : texts) {
+      Result<Tokens> tokens = parseIds(text);
+      if (!tokens)
+        return Error{name(prompts.size()) + ": " + tokens.message()};
+      prompts.push_back(std::move(*tokens));
+    }
   }
+  for (auto prompt = prompts.begin(); prompt != prompts.end(); ++prompt)
+    if (prompt->empty())
+      return Error{name(size_t(prompt - prompts.begin())) +
+                   " is empty: it needs at least one token"};
   return prompts;
 }
 

@@ -50,12 +50,13 @@ TEST(Tokenizer, Metaspace_TokensAreText) {
   EXPECT_EQ(tokenizer.endOfText(), -1);
 }
 
-TEST(Tokenizer, Encode_TakesTheLongestToken) {
-  Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "t.json"));
-  std::vector<int32_t> ids = take(tokenizer.encode("ab ab\n"));
-  EXPECT_EQ(ids, (std::vector<int32_t>{5, 2, 1, 3}));
-  EXPECT_FALSE(tokenizer.encode("abc").ok());
-  EXPECT_EQ(*Tokenizer::ofBytes().encode("\xFF"), std::vector<int32_t>{255});
+TEST(Tokenizer, Encode_BytesNeedNoLibrary) {
+  EXPECT_EQ(take(Tokenizer::ofBytes().encode({"\xFF", ""})),
+            (std::vector<std::vector<int32_t>>{{255}, {}}));
+  Tokenizer tokenizer = take(Tokenizer::parse(byteLevel, "missing/t.json"));
+  EXPECT_TRUE(failsWith(tokenizer.encode({"ab"}),
+                        "cannot make tokens of 'missing/t.json': "));
+  EXPECT_TRUE(failsWith(tokenizer.encode({"a\xFF"}), "invalid UTF-8 byte"));
 }
 
 TEST(Tokenizer, Files_OfEqualIdsAreOneTokenizer) {

@@ -23,6 +23,7 @@ struct Sampler {
     binding = *bound;
     options.count = 30;
     options.prompt = "ab";
+    options.tokens = {'a', 'b'};
   }
 
   SampleText operator()(const std::function<bool()> &keepGoing = always) {
@@ -31,7 +32,7 @@ struct Sampler {
     EXPECT_TRUE(made.ok()) << made.message();
     return *made;
   }
-  Result<std::string> check() { return checkSample(binding, bytes, options); }
+  Result<std::string> check() { return checkSample(binding, options); }
 
   BigramModel model{1, 8, 256};
   TrainBinding binding;
@@ -50,7 +51,7 @@ TEST(SampleText, Seed_DecidesTheText) {
   EXPECT_NE(sample().text, text);
   int left = 5;
   EXPECT_EQ(sample([&] { return left-- > 0; }).text.size(), 7u);
-  sample.options.prompt = "";
+  sample.options.tokens.clear();
   EXPECT_FALSE(generate(sample.model, sample.binding, sample.bytes,
                         sample.options, always)
                    .ok());
