@@ -9,6 +9,8 @@ from nsa import _safetensors
 from nsa.hf import export
 from programs import run_programs
 
+pytest.importorskip("safetensors")
+
 CONFIG = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 4, d: 4, l_sel: 8, n_sel: 2, n_local: 1, w: 16}
 train: {steps: 2, seq_len: 64, batch_size: 2, micro_batch: 2, warmup_steps: 1, final_eval_batches: 1, sample_bytes: 0}

@@ -1,4 +1,4 @@
-"""Files of tensors: a length, a header in JSON, the elements."""
+"""Files of tensors, in the format of the package safetensors."""
 
 import json
 import math
@@ -9,65 +9,36 @@ import tempfile
 import numpy
 
 from nsa._files import open_file
+from nsa._optional import require
 from nsa._runtime import InputError
 
 # What is read: the types that weights have.
-_TYPES = {"F32": numpy.dtype("<f4"), "F16": numpy.dtype("<f2"), "BF16": numpy.dtype("<u2"), "F64": numpy.dtype("<f8")}
-# The limit of the reference implementation.
-_MAX_HEADER = 100_000_000
-
-
-def _parse_header(path, text):
-    try:
-        header = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"'{path}' is no safetensors file: {error}") from error
-    if not isinstance(header, dict):
-        raise InputError(f"'{path}' is no safetensors file: its header is a {type(header).__name__}")
-    header.pop("__metadata__", None)
-    return header
+_TYPES = ("F32", "F16", "BF16", "F64")
 
 
 class File:
-    """A file whose tensors are read when they are asked for: shapes[name], dtypes[name], read(name)."""
+    """A file whose tensors are read when they are asked for: shapes[name], read(name)."""
 
     def __init__(self, path):
-        self.path = path
+        library, self.path = require("safetensors", f"'{path}'"), path
         try:
-            with open_file(path) as file:
-                size = os.fstat(file.fileno()).st_size
-                start = file.read(8)
-                length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
-                text = file.read(length) if length <= min(_MAX_HEADER, size - 8) else None
+            open_file(path).close()
+            self._file = library.safe_open(path, "numpy")
+            self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in self._file.offset_keys()}
         except OSError as error:
-            raise InputError(f"cannot read '{path}': {error.strerror}") from error
-        if text is None:
-            raise InputError(f"'{path}' is no safetensors file: its header would have {length} bytes of {size}")
-        header = _parse_header(path, text)
-        self._begin, self._places, self.shapes, self.dtypes = 8 + length, {}, {}, {}
-        for name, entry in header.items():
-            try:
-                shape, (begin, end) = tuple(map(int, entry["shape"])), map(int, entry["data_offsets"])
-                self.dtypes[name] = str(entry["dtype"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"'{path}' says of '{name}' {json.dumps(entry)[:80]}, which is no tensor") from error
-            width = _TYPES[self.dtypes[name]].itemsize if self.dtypes[name] in _TYPES else None
-            is_whole = width is None or end - begin == width * math.prod(shape)
-            if min(shape, default=0) < 0 or not 0 <= begin <= end <= size - self._begin or not is_whole:
-                raise InputError(f"'{path}' says that '{name}' has shape {shape} in bytes {begin} to {end} of "
-                                 f"{size - self._begin}")
-            self.shapes[name], self._places[name] = shape, begin
+            raise InputError(f"cannot read '{path}': {error.strerror or error}") from error
+        except library.SafetensorError as error:
+            raise InputError(f"'{path}' is no safetensors file: {error}") from error
 
     def read(self, name):
         """A tensor as float32; every value of f16 and bf16 is one."""
-        kind = self.dtypes[name]
+        kind = self._file.get_slice(name).get_dtype()
         if kind not in _TYPES:
             raise InputError(f"'{name}' of '{self.path}' is {kind}, expected one of {', '.join(_TYPES)}")
-        shape = self.shapes[name]
-        array = numpy.fromfile(self.path, _TYPES[kind], math.prod(shape), offset=self._begin + self._places[name])
         if kind == "BF16":
-            array = (array.astype(numpy.uint32) << 16).view(numpy.float32)
-        return numpy.ascontiguousarray(array.reshape(shape), numpy.float32)
+            # NumPy knows this type once the package is imported.
+            require("ml_dtypes", f"'{name}' of '{self.path}', which is BF16,")
+        return numpy.ascontiguousarray(self._file.get_tensor(name), numpy.float32)
 
 
 def find_files(folder):
@@ -91,7 +62,8 @@ def find_files(folder):
 def write(path, shapes, read):
     """Writes tensors of float32: {name: shape}, and a function from a name to its array.
 
-    If writing fails, what `path` was before stays.
+    If writing fails, what `path` was before stays. Not by the package, which takes all tensors at once: here one is in
+    memory at a time.
     """
     header, begin = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in shapes.items():

@@ -3,9 +3,9 @@
 import json
 import os
 
+from nsa._optional import require
 from nsa._runtime import InputError
 from nsa.data._inflate import COMPRESSED, Damaged, most_inflated, open_bytes
-from nsa.data._optional import require
 
 # Texts that are read from a table at once, and bytes of them.
 ROWS = 256

@@ -5,7 +5,7 @@ import os
 import zlib
 
 from nsa._files import open_file
-from nsa.data._optional import require
+from nsa._optional import require
 
 COMPRESSED = (".gz", ".zst")
 # Compressed bytes that are inflated at once: zstd makes up to 32,768 of one.

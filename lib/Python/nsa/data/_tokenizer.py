@@ -10,9 +10,9 @@ import re
 import numpy as np
 
 from nsa._files import open_file
+from nsa._optional import require
 from nsa._runtime import InputError, token_bytes, tokenizer_traits
 from nsa.data._arguments import paths, whole
-from nsa.data._optional import require
 from nsa.data._shards import dtype_for
 
 # How tokenizers call what ends a document, the most specific first.

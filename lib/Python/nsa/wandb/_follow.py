@@ -5,8 +5,8 @@ import json
 import pathlib
 import time
 
+from nsa._optional import require
 from nsa._runtime import InputError
-from nsa.data._optional import require
 
 # What a run's last heartbeat says.
 ENDS = ("finished", "halted", "interrupted", "nan_loss")
