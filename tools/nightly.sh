@@ -26,8 +26,9 @@ judge() {
 }
 check "judge" judge
 check "example of docs/add-an-op.md" test/check-add-an-op.sh
-check "end-to-end: markov" bash test/e2e/markov.sh
-check "end-to-end: m7c" bash test/e2e/m7c.sh
+for name in markov m7c walk-torch walk-hf; do
+  check "end-to-end: $name" bash "test/e2e/$name.sh"
+done
 check "reliability of tools that lie" test/reliability.sh --self-test
 check "wrong input" env NSA_TEST_SUITE=full python3 test/invalid/check.py build/bin build/invalid
 check "PyTorch" test/check-torch.sh

@@ -37,8 +37,8 @@ small_suites() {
   check "runtime package" test/check-package.sh
   for script in test/e2e/*.sh; do
     name=$(basename "$script" .sh)
-    # One is above, whole trainings are in tools/nightly.sh.
-    case $name in compile-time | markov | m7c) continue ;; esac
+    # One is above, whole trainings and what takes PyTorch are in tools/nightly.sh.
+    case $name in compile-time | markov | m7c | walk-torch | walk-hf) continue ;; esac
     check "end-to-end: $name" bash "$script"
   done
   check "Python tests" python_tests

@@ -185,17 +185,17 @@ def load_checkpoint(module, path, *, layer):
 
     `path` is the checkpoint, or a run directory (its newest good one); its hashes are
     verified. InputError if the parameters of the layer are others, have other shapes, or belong to a
-    configuration with other blocks, window, gates or rotary embedding. The layer's norms are not part
-    of the module. Nothing is changed if something does not fit.
+    configuration with other blocks, window, gates or rotary embedding. The layer's norms are read where the
+    module was given them, as `module.norm`. Nothing is changed if something does not fit.
     """
     weights = open_weights(path)
     prefix = f"layers.{layer}.attention."
     found = {name[len(prefix):]: shape for name, (_, shape) in weights.tensors.items() if name.startswith(prefix)}
     if not found:
         raise InputError(f"'{weights.path}' has no parameters {prefix}*")
-    for norm in ("norm.weight", "output_norm.weight"):
-        found.pop(norm, None)
     state = module.state_dict()
+    for norm in {"norm.weight", "output_norm.weight"} - set(state):
+        found.pop(norm, None)
     for missing, where in ((sorted(set(state) - set(found)), f"'{weights.path}' has no {prefix}"),
                            (sorted(set(found) - set(state)), f"the module has no parameter for {prefix}")):
         if missing:
