@@ -26,7 +26,7 @@ judge() {
 }
 check "judge" judge
 check "example of docs/add-an-op.md" test/check-add-an-op.sh
-for name in markov m7c walk-torch walk-hf; do
+for name in markov m7c walk-torch walk-hf two-machines; do
   check "end-to-end: $name" bash "test/e2e/$name.sh"
 done
 check "reliability of tools that lie" test/reliability.sh --self-test

@@ -38,7 +38,7 @@ small_suites() {
   for script in test/e2e/*.sh; do
     name=$(basename "$script" .sh)
     # One is above, whole trainings and what takes PyTorch are in tools/nightly.sh.
-    case $name in compile-time | markov | m7c | walk-torch | walk-hf) continue ;; esac
+    case $name in compile-time | markov | m7c | walk-torch | walk-hf | two-machines) continue ;; esac
     check "end-to-end: $name" bash "$script"
   done
   check "Python tests" python_tests
