@@ -6,7 +6,8 @@
 See docs/hugging-face.md.
 """
 
+from nsa.hf._attention import register_attention
 from nsa.hf._export import export
 from nsa.hf._import import import_model
 
-__all__ = ["export", "import_model"]
+__all__ = ["export", "import_model", "register_attention"]
