@@ -30,36 +30,15 @@ def _byte_tokenizer():
     hidden = [byte for byte in range(256) if byte not in shown]
     characters = {byte: chr(byte) for byte in shown} | {byte: chr(256 + i) for i, byte in enumerate(hidden)}
     characters[0] = "<|endoftext|>"
-    special = {
-        "id": 0,
-        "content": characters[0],
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True
-    }
+    special = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    special |= {"id": 0, "content": characters[0], "special": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     return json.dumps({
         "version": "1.0",
-        "truncation": None,
-        "padding": None,
         "added_tokens": [special],
-        "normalizer": None,
         "pre_tokenizer": level,
-        "post_processor": None,
         "decoder": level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "vocab": {characters[byte]: byte for byte in range(256)},
-            "merges": []
-        }
+        "model": {"type": "BPE", "vocab": {characters[byte]: byte for byte in range(256)}, "merges": []}
     }).encode()
 
 
