@@ -173,7 +173,8 @@ Result<FoundCheckpoint> findCheckpoint(const std::string &path, int64_t most) {
   if (Result<bool> there = fileExists(clean);
       there && *there && stepOf(fs::path(clean).filename().string()) >= 0)
     return Error{"'" + path + "' is no checkpoint, it has no " + stateFile};
-  return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
+  return Error{"'" + path + "' is neither a checkpoint nor a run with one " +
+               "(nsa-import makes one of a model of transformers)"};
 }
 
 //===----------------------------------------------------------------------===//

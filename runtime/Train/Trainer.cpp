@@ -339,7 +339,10 @@ void Trainer::printSummary(TrainEnd end) {
                 endName(end), context.state.step, context.config.train.steps,
                 speed, Console::duration(steps.stepTimes().all).c_str(),
                 Console::duration(steadyClock() - started).c_str()));
-  context.journal.say("run directory: " + context.journal.directory().path());
+  const std::string &path = context.journal.directory().path();
+  context.journal.say("run directory: " + path);
+  if (end == TrainEnd::Halted || end == TrainEnd::Interrupted)
+    context.journal.say("to go on: the same command with --resume " + path);
   if (saver.failures() > 0)
     context.journal.say("saves that failed for lack of room: " +
                         std::to_string(saver.failures()));

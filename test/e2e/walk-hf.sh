@@ -19,6 +19,8 @@ transformers.LlamaForCausalLM(transformers.LlamaConfig(
 END
 "$bin/nsa-data" pack "$root/docs" --val-fraction 0.2 -o shards > /dev/null
 
+"$bin/nsa-train" llama --fine-tune --data shards > log 2>&1 || true
+grep -q '(nsa-import makes one of a model of transformers)$' log || fail "$(cat log)"
 "${import[@]}" llama -o runs/sparse --attention nsa --set nsa.l=8 --set nsa.d=4 --set nsa.l_sel=16 --set nsa.n_sel=4 --set nsa.w=32 > log
 grep -q '^wrote runs/sparse' log || fail "$(cat log)"
 "$bin/nsa-train" runs/sparse --fine-tune --data shards --run-name tuned --set train.steps=20 --set train.batch_size=4 \
