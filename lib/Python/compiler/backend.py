@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import sys
 
 from scikit_build_core import build as _build
@@ -43,7 +44,15 @@ def _package(name):
     sys.exit(f"error: no {name.upper()}: neither the system's nor that of {_REQUIREMENTS}")
 
 
+def _choose_compiler():
+    """Names the compiler of the presets where nobody asks for one: scikit-build-core takes that of Python."""
+    programs = {"CC": "clang-22", "CXX": "clang++-22"}
+    if not any(name in os.environ for name in programs) and all(map(shutil.which, programs.values())):
+        os.environ.update(programs)
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    _choose_compiler()
     settings = dict(config_settings or {})
     if _needs_llvm(settings):
         settings.update({f"cmake.define.{name.upper()}_DIR": _package(name) for name in ("llvm", "mlir")})
