@@ -299,12 +299,15 @@ Result<int64_t> findEndOfText(const std::string &path) {
   }
 }
 
+/// Encodes as nsa.data does, whose tokens a model is trained on.
 static constexpr const char *encodeScript = R"(
 import json, sys
 try:
     import tokenizers
     tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1])
+    tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
+    tokenizer.no_padding()
     with open(sys.argv[2]) as texts:
         all = tokenizer.encode_batch(json.load(texts), add_special_tokens=False)
     print(json.dumps([one.ids for one in all]))

@@ -10,15 +10,13 @@ Status SampleWriter::check() {
   if (!run.tokenizer || run.config.train.sampleBytes == 0)
     return {};
   SampleOptions sample = makeSampleOptions(run.config.train, /*step=*/0);
-  if (!run.ranks.isFirst()) {
-    // Only the first rank makes tokens of the prompt, and texts.
-  } else if (auto made = run.tokenizer->encode({sample.prompt}); made) {
-    prompt = made->front();
-  } else {
-    run.journal.note("no samples: " + made.message());
+  auto made = run.tokenizer->encode({sample.prompt});
+  if (!made || made->front().empty()) {
+    run.journal.note("no samples: " +
+                     (made ? "their prompt has no tokens" : made.message()));
     return {};
   }
-  sample.tokens = prompt;
+  prompt = sample.tokens = made->front();
   NSA_ASSIGN_OR_RETURN(std::string found, checkSample(run.binding, sample));
   if (!found.empty())
     run.journal.note(found);

@@ -61,6 +61,8 @@ train: {{steps: 100, seq_len: 32, batch_size: 4, micro_batch: 4, warmup_steps: 0
   sample_prompt: "{start}", sample_temperature: 0}}
 """
 BYTE_LEVEL = {"model": {"type": "BPE", "vocab": {"b": 0, "c": 1, "</s>": 2, "a": 3, "x": 4}, "merges": []},
+              "padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
+                          "pad_token": "b"},
               "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
               "added_tokens": [dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) |
                                {"id": 2, "content": "</s>", "special": True}]}
