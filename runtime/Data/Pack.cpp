@@ -1,13 +1,16 @@
-//===- Pack.cpp - text files to token shards ------------------------------===//
+//===- Pack.cpp - the bytes of files as token shards ----------------------===//
 
 #include "runtime/Data/Pack.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
-#include "runtime/Data/DocumentFile.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+
+namespace fs = std::filesystem;
 
 namespace nsa {
 
@@ -15,17 +18,19 @@ namespace {
 
 constexpr uint16_t endOfText = 0;
 
-/// Files of fewer bytes are read at once, others in pieces, twice.
-constexpr size_t memoryBytes = 16 << 20;
+/// Files are read in pieces of so many bytes.
 constexpr size_t pieceBytes = 1 << 20;
 
-struct Counts {
-  uint64_t files = 0;
-  uint64_t bytes = 0;
-  uint64_t binary = 0;
-  uint64_t empty = 0;
-  uint64_t unreadable = 0;
-  uint64_t overLimit = 0;
+/// What a walk found, in byte-wise order and without duplicates.
+struct FileList {
+  std::vector<std::string> paths;
+  /// What lies below the roots and is left out, and the first of each.
+  uint64_t hidden = 0, links = 0;
+  std::string firstHidden, firstLink;
+};
+
+struct Document {
+  uint64_t bytes, hash;
 };
 
 /// Routes documents to the two splits.
@@ -36,218 +41,166 @@ public:
         train(folder.staging(), "train", options.shardTokens),
         val(folder.staging(), "val", options.shardTokens) {}
 
-  Status addFile(const std::string &path);
-
-  /// No further file is taken.
-  bool full() const { return counts.overLimit != 0; }
-  void countLeftOut(uint64_t files) { counts.overLimit += files; }
-
+  Status addFiles(const FileList &list);
   Result<Manifest> finish(const FileList &list);
 
 private:
-  Status addPiped(const std::string &path);
-  Status addWhole(const std::string &path, const char *data, size_t size);
-  Status addLong(const std::string &path);
-  Status addInPieces(const std::string &path, DocumentFile &file,
-                     uint64_t bytes, uint64_t hash);
-  Status addCut(const std::string &path, DocumentFile &file, uint64_t hash);
-  Status skip(const std::string &message);
-  bool accepts(uint64_t bytes, bool isText);
-  Status addDocument(const std::string &path, const char *data, size_t size);
-  SplitWriter &beginDocument(const std::string &path, uint64_t size,
-                             uint64_t hash);
+  Status addFile(const std::string &path);
+  Result<Document> findDocument(const InputFile &file, uint64_t offset,
+                                uint64_t fileHash) const;
+  Status addDocument(const InputFile &file, uint64_t offset,
+                     const Document &document);
 
   const PackOptions &options;
   DataFolder &folder;
   SplitWriter train, val;
   uint64_t trainDocuments = 0, valDocuments = 0;
-  Counts counts;
+  uint64_t files = 0, bytes = 0, binary = 0, empty = 0, overLimit = 0;
   StreamHash source;
-  std::vector<char> buffer;
 };
+
+/// Reads what of a file comes from `at` on and before `end`, up to a piece.
+Status readPiece(const InputFile &file, uint64_t at, uint64_t end,
+                 std::string &piece) {
+  piece.resize(size_t(std::min<uint64_t>(pieceBytes, end - at)));
+  return file.readAt(at, piece.data(), piece.size());
+}
 
 } // namespace
 
-/// The bytes of the first document of more than `most` bytes.
-static size_t firstCut(const char *data, uint64_t most) {
-  size_t length = size_t(most);
-  while (length > 0 && data[length - 1] != '\n')
-    --length;
-  return length == 0 ? size_t(most) : length;
+static void countLeftOut(const std::string &path, uint64_t &count,
+                         std::string &first) {
+  if (count++ == 0 || path < first)
+    first = path;
 }
 
-std::vector<size_t> cutDocuments(const char *data, size_t size,
-                                 uint64_t maxDocumentBytes) {
-  std::vector<size_t> lengths;
-  while (maxDocumentBytes != 0 && size > maxDocumentBytes) {
-    size_t length = firstCut(data, maxDocumentBytes);
-    lengths.push_back(length);
-    data += length;
-    size -= length;
+/// The files under the roots, but for hidden ones, links, and the output.
+static Result<FileList> listFiles(const PackOptions &options) {
+  FileList list;
+  for (const std::string &root : options.paths) {
+    std::error_code code, ignored;
+    if (!fs::exists(root, code))
+      return Error{"no file or folder '" + root + "'"};
+    if (!fs::is_directory(root, code)) {
+      list.paths.push_back(root);
+      continue;
+    }
+    fs::recursive_directory_iterator entry(root, code), end;
+    for (; !code && entry != end; entry.increment(code)) {
+      const std::string path = entry->path().string();
+      bool isHidden = entry->path().filename().c_str()[0] == '.';
+      if (isHidden || fs::equivalent(path, options.output, ignored))
+        entry.disable_recursion_pending();
+      if (isHidden)
+        countLeftOut(path, list.hidden, list.firstHidden);
+      else if (entry->is_symlink(ignored))
+        countLeftOut(path, list.links, list.firstLink);
+      else if (!entry->is_directory(ignored))
+        list.paths.push_back(path);
+    }
+    if (code)
+      return Error{"cannot list the folders in '" + root +
+                   "': " + code.message()};
   }
-  if (size > 0)
-    lengths.push_back(size);
-  return lengths;
+  std::sort(list.paths.begin(), list.paths.end());
+  list.paths.erase(std::unique(list.paths.begin(), list.paths.end()),
+                   list.paths.end());
+  return list;
 }
 
-/// Counts a document, and returns where its bytes go, and end-of-text after.
-SplitWriter &Packer::beginDocument(const std::string &path, uint64_t size,
-                                   uint64_t hash) {
-  source.update(path + "\n" + std::to_string(size) + " " + toHex(hash) + "\n");
-  bool held = double(hash) * 0x1p-64 < options.valFraction;
-  ++(held ? valDocuments : trainDocuments);
-  return held ? val : train;
-}
-
-static Status appendBytes(SplitWriter &writer, const char *data, size_t size) {
-  uint16_t tokens[4096];
-  while (size > 0) {
-    size_t count = std::min(size, sizeof tokens / sizeof *tokens);
-    for (size_t i = 0; i < count; ++i)
-      tokens[i] = static_cast<unsigned char>(data[i]);
-    NSA_RETURN_IF_ERROR(writer.append(tokens, count));
-    data += count;
-    size -= count;
-  }
-  return {};
-}
-
-Status Packer::addDocument(const std::string &path, const char *data,
-                           size_t size) {
-  SplitWriter &writer = beginDocument(path, size, hashBytes(data, size));
-  NSA_RETURN_IF_ERROR(appendBytes(writer, data, size));
-  return writer.append(&endOfText, 1);
-}
-
-Status Packer::skip(const std::string &message) {
-  ++counts.unreadable;
-  if (options.warn)
-    options.warn(message + ", skipped");
-  return {};
-}
-
-/// Whether a file is taken; counts it either way.
-bool Packer::accepts(uint64_t bytes, bool isText) {
-  if (bytes == 0)
-    ++counts.empty;
-  else if (!isText)
-    ++counts.binary;
-  else if (options.maxBytes && counts.bytes + bytes > options.maxBytes)
-    ++counts.overLimit;
-  else {
-    ++counts.files;
-    counts.bytes += bytes;
-    return true;
-  }
-  return false;
-}
-
-Status Packer::addWhole(const std::string &path, const char *data,
-                        size_t size) {
-  if (!accepts(size, isText(reinterpret_cast<const uint8_t *>(data), size)))
+/// Refuses what holds text in a form that nsa.data reads: by its name, and a
+/// .json of several objects by its beginning.
+static Status checkPlain(const std::string &path, std::string_view beginning) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  bool isPlain = true;
+  for (const char *other :
+       {".gz", ".zst", ".parquet", ".arrow", ".jsonl", ".ndjson"})
+    isPlain &= ending != other;
+  if (ending == ".json" && !beginning.empty() && beginning.front() == '{')
+    isPlain = beginning.find("\n{") == std::string_view::npos;
+  if (isPlain)
     return {};
-  for (size_t length : cutDocuments(data, size, options.maxDocumentBytes)) {
-    NSA_RETURN_IF_ERROR(addDocument(path, data, length));
-    data += length;
-  }
-  return {};
-}
-
-/// A pipe or a device, which can be read once.
-Status Packer::addPiped(const std::string &path) {
-  Result<std::string> text = readFile(path, mostPipedBytes);
-  return text ? addWhole(path, text->data(), text->size())
-              : skip(text.message());
+  return Error{"'" + path +
+               "' is no plain text: python -m nsa.data pack --tokenizer byte "
+               "takes the text in it (--exclude there leaves files out)"};
 }
 
 Status Packer::addFile(const std::string &path) {
-  std::error_code code;
-  if (!std::filesystem::is_regular_file(path, code))
-    return addPiped(path);
-  Result<DocumentFile> file =
-      DocumentFile::open(path, options.maxInflatedBytes);
-  if (!file)
-    return skip(file.message());
-  buffer.resize(memoryBytes);
-  Result<size_t> got = file->read(buffer.data(), buffer.size());
-  if (!got)
-    return skip(got.message());
-  if (const char *format = findFormat(path, {buffer.data(), *got}))
-    return Error{"'" + path + "' holds " + format +
-                 ", which is no plain text: python -m nsa.data pack takes the "
-                 "texts in it (--exclude leaves files out)"};
-  return *got < buffer.size() ? addWhole(path, buffer.data(), *got)
-                              : addLong(path);
-}
-
-/// A file whose split is known only at its end.
-Status Packer::addLong(const std::string &path) {
-  TextScan scan;
+  NSA_ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   StreamHash hash;
-  uint64_t bytes = 0;
-  Result<DocumentFile> file =
-      DocumentFile::open(path, options.maxInflatedBytes);
-  if (!file)
-    return skip(file.message());
-  for (size_t size = pieceBytes; size == pieceBytes && !scan.isBinary();) {
-    Result<size_t> got = file->read(buffer.data(), pieceBytes);
-    if (!got)
-      return skip(got.message());
-    size = *got;
-    scan.add(buffer.data(), size);
-    hash.update(buffer.data(), size);
-    bytes += size;
+  std::string piece;
+  bool hasNul = false;
+  for (uint64_t at = 0; at < file.size() && !hasNul; at += piece.size()) {
+    NSA_RETURN_IF_ERROR(readPiece(file, at, file.size(), piece));
+    if (at == 0)
+      NSA_RETURN_IF_ERROR(checkPlain(path, piece));
+    hasNul = piece.find('\0') != std::string::npos;
+    hash.update(piece);
   }
-  if (!accepts(bytes, scan.finish()))
+  bool isOver = options.maxBytes && bytes + file.size() > options.maxBytes;
+  if (file.size() == 0 || hasNul || isOver) {
+    ++(file.size() == 0 ? empty : hasNul ? binary : overLimit);
     return {};
-  NSA_ASSIGN_OR_RETURN(DocumentFile again,
-                       DocumentFile::open(path, options.maxInflatedBytes));
-  return options.maxDocumentBytes > 0 && bytes > options.maxDocumentBytes
-             ? addCut(path, again, hash.digest())
-             : addInPieces(path, again, bytes, hash.digest());
+  }
+  ++files;
+  bytes += file.size();
+  for (uint64_t at = 0; at < file.size();) {
+    NSA_ASSIGN_OR_RETURN(Document document,
+                         findDocument(file, at, hash.digest()));
+    NSA_RETURN_IF_ERROR(addDocument(file, at, document));
+    at += document.bytes;
+  }
+  return {};
 }
 
-static Status checkUnchanged(const std::string &path, uint64_t first,
-                             uint64_t second) {
-  if (first == second)
-    return {};
-  return Error{"'" + path + "' changed while it was packed: its hash was " +
-               toHex(first) + ", then " + toHex(second)};
+/// The document at `offset`: the whole file, or what ends at a newline.
+Result<Document> Packer::findDocument(const InputFile &file, uint64_t offset,
+                                      uint64_t fileHash) const {
+  uint64_t most = options.maxDocumentBytes, left = file.size() - offset;
+  if (most == 0 || file.size() <= most)
+    return Document{left, fileHash};
+  std::string text(size_t(std::min(left, most)), '\0');
+  NSA_RETURN_IF_ERROR(file.readAt(offset, text.data(), text.size()));
+  size_t newline = left > most ? text.rfind('\n') : std::string::npos;
+  if (newline != std::string::npos)
+    text.resize(newline + 1);
+  return Document{text.size(), hashBytes(text)};
 }
 
-/// Adds a long file as one document.
-Status Packer::addInPieces(const std::string &path, DocumentFile &file,
-                           uint64_t bytes, uint64_t hash) {
-  SplitWriter &writer = beginDocument(path, bytes, hash);
+Status Packer::addDocument(const InputFile &file, uint64_t offset,
+                           const Document &document) {
+  source.update(file.path() + "\n" + std::to_string(document.bytes) + " " +
+                toHex(document.hash) + "\n");
+  bool isHeld = double(document.hash) * 0x1p-64 < options.valFraction;
+  ++(isHeld ? valDocuments : trainDocuments);
+  SplitWriter &writer = isHeld ? val : train;
   StreamHash same;
-  for (size_t size = pieceBytes; size == pieceBytes;) {
-    NSA_ASSIGN_OR_RETURN(size, file.read(buffer.data(), pieceBytes));
-    same.update(buffer.data(), size);
-    NSA_RETURN_IF_ERROR(appendBytes(writer, buffer.data(), size));
+  std::string piece;
+  const uint64_t end = offset + document.bytes;
+  for (uint64_t at = offset; at < end; at += piece.size()) {
+    NSA_RETURN_IF_ERROR(readPiece(file, at, end, piece));
+    same.update(piece);
+    const std::vector<uint8_t> values(piece.begin(), piece.end());
+    const std::vector<uint16_t> tokens(values.begin(), values.end());
+    NSA_RETURN_IF_ERROR(writer.append(tokens.data(), tokens.size()));
   }
-  NSA_RETURN_IF_ERROR(checkUnchanged(path, hash, same.digest()));
+  if (same.digest() != document.hash)
+    return Error{"'" + file.path() +
+                 "' changed while it was packed: its hash "
+                 "was " +
+                 toHex(document.hash) + ", then " + toHex(same.digest())};
   return writer.append(&endOfText, 1);
 }
 
-/// Adds a long file as many documents.
-Status Packer::addCut(const std::string &path, DocumentFile &file,
-                      uint64_t hash) {
-  std::string held;
-  StreamHash same;
-  for (size_t size = pieceBytes; size == pieceBytes;) {
-    NSA_ASSIGN_OR_RETURN(size, file.read(buffer.data(), pieceBytes));
-    same.update(buffer.data(), size);
-    held.append(buffer.data(), size);
-    size_t done = 0;
-    while (held.size() - done > options.maxDocumentBytes) {
-      size_t length = firstCut(held.data() + done, options.maxDocumentBytes);
-      NSA_RETURN_IF_ERROR(addDocument(path, held.data() + done, length));
-      done += length;
-    }
-    held.erase(0, done);
-  }
-  NSA_RETURN_IF_ERROR(checkUnchanged(path, hash, same.digest()));
-  return held.empty() ? Status() : addDocument(path, held.data(), held.size());
+Status Packer::addFiles(const FileList &list) {
+  for (const std::string &path : list.paths)
+    if (overLimit)
+      ++overLimit;
+    else
+      NSA_RETURN_IF_ERROR(addFile(path));
+  return {};
 }
 
 static std::string joined(const std::vector<std::string> &words) {
@@ -260,21 +213,18 @@ static std::string joined(const std::vector<std::string> &words) {
 Result<Manifest> Packer::finish(const FileList &list) {
   NSA_ASSIGN_OR_RETURN(std::vector<ShardInfo> trainShards, train.finish());
   NSA_ASSIGN_OR_RETURN(std::vector<ShardInfo> valShards, val.finish());
-  if (counts.files == 0)
+  if (files == 0)
     return Error{"nothing to pack in '" + joined(options.paths) +
                  "': " + std::to_string(list.paths.size()) + " files, " +
-                 std::to_string(counts.binary) + " binary, " +
-                 std::to_string(counts.empty) + " empty, " +
-                 std::to_string(counts.unreadable + list.unreadable) +
-                 " unreadable, " + std::to_string(counts.overLimit) +
-                 " over the limit"};
-  if (trainDocuments == 0 || (valDocuments == 0 && options.valFraction > 0))
+                 std::to_string(binary) + " binary, " + std::to_string(empty) +
+                 " empty, " + std::to_string(overLimit) + " over the limit"};
+  if (trainDocuments == 0 || valDocuments == 0)
     return Error{
         std::string("the ") + (trainDocuments ? "validation" : "training") +
         " split is empty: " + std::to_string(trainDocuments + valDocuments) +
-        " documents at a validation fraction of " +
-        shortest(options.valFraction) +
-        " (--max-document-bytes cuts long files into more)"};
+        " documents at --val-fraction " + shortest(options.valFraction) + " (" +
+        (trainDocuments ? "a larger" : "a smaller") +
+        " one, or --max-document-bytes, which cuts long files, helps)"};
   Manifest manifest;
   manifest.tool = options.tool;
   manifest.kind = "text";
@@ -282,25 +232,17 @@ Result<Manifest> Packer::finish(const FileList &list) {
   manifest.endOfText = endOfText;
   manifest.options = {
       {"paths", joined(options.paths)},
-      {"include", joined(options.filter.include)},
-      {"exclude", joined(options.filter.exclude)},
-      {"hidden", options.filter.hidden ? "true" : "false"},
       {"val_fraction", shortest(options.valFraction)},
       {"shard_tokens", std::to_string(options.shardTokens)},
       {"max_bytes", std::to_string(options.maxBytes)},
-      {"max_document_bytes", std::to_string(options.maxDocumentBytes)},
-      {"max_inflated_bytes", std::to_string(options.maxInflatedBytes)}};
-  manifest.counts = {
-      {"files", counts.files},
-      {"bytes", counts.bytes},
-      {"binary_files_skipped", counts.binary},
-      {"empty_files_skipped", counts.empty},
-      {"unreadable_skipped", counts.unreadable + list.unreadable},
-      {"files_over_limit", counts.overLimit},
-      {"files_filtered_out", list.filtered},
-      {"hidden_files_ignored", list.hidden},
-      {"links_ignored", list.links},
-      {"special_files_ignored", list.special}};
+      {"max_document_bytes", std::to_string(options.maxDocumentBytes)}};
+  manifest.counts = {{"files", files},
+                     {"bytes", bytes},
+                     {"binary_files_skipped", binary},
+                     {"empty_files_skipped", empty},
+                     {"files_over_limit", overLimit},
+                     {"hidden_ignored", list.hidden},
+                     {"links_ignored", list.links}};
   manifest.sourceDigest = source.digest();
   manifest.train = {train.tokens(), trainDocuments, std::move(trainShards)};
   manifest.val = {val.tokens(), valDocuments, std::move(valShards)};
@@ -308,56 +250,32 @@ Result<Manifest> Packer::finish(const FileList &list) {
   return manifest;
 }
 
-/// Drops what lies in the output folder, which may be inside a root.
-static void dropOutput(FileList &list, const std::string &output) {
-  namespace fs = std::filesystem;
-  std::error_code code;
-  std::string prefix =
-      (fs::absolute(output, code) / "").lexically_normal().string();
-  auto inside = [&](const std::string &path) {
-    std::string full = fs::absolute(path, code).lexically_normal().string();
-    return full.compare(0, prefix.size(), prefix) == 0;
-  };
-  list.paths.erase(std::remove_if(list.paths.begin(), list.paths.end(), inside),
-                   list.paths.end());
-}
-
-static Result<Manifest> packFiles(const PackOptions &options,
-                                  DataFolder &folder, const FileList &list) {
-  Packer packer(options, folder);
-  size_t seen = 0;
-  while (seen < list.paths.size() && !packer.full())
-    NSA_RETURN_IF_ERROR(packer.addFile(list.paths[seen++]));
-  packer.countLeftOut(list.paths.size() - seen);
-  return packer.finish(list);
-}
-
 /// Says what a user may not expect of the files that were found.
 static void warnAbout(const FileList &list, const PackOptions &options) {
-  if (!options.warn)
-    return;
   if (list.hidden > 0)
-    options.warn("hidden files left out: " + std::to_string(list.hidden) +
-                 ", the first in '" + list.firstHidden +
-                 "' (--hidden takes them)");
+    options.warn("hidden files and folders left out: " +
+                 std::to_string(list.hidden) + ", the first is '" +
+                 list.firstHidden + "' (give what to take by its name)");
   if (list.links > 0)
     options.warn("symbolic links not followed: " + std::to_string(list.links) +
                  ", the first is '" + list.firstLink + "'");
 }
 
-Result<Manifest> packText(const PackOptions &options) {
-  if (!(options.valFraction >= 0 && options.valFraction < 1))
-    return Error{"the validation fraction must be in [0, 1), not " +
+Result<Manifest> packFiles(const PackOptions &options) {
+  if (!(options.valFraction > 0 && options.valFraction < 1))
+    return Error{"the validation fraction must be in (0, 1), not " +
                  shortest(options.valFraction)};
   if (options.shardTokens < 1 || options.shardTokens > maxShardTokens)
     return Error{"a shard holds 1 to " + std::to_string(maxShardTokens) +
                  " tokens, not " + std::to_string(options.shardTokens)};
-  NSA_ASSIGN_OR_RETURN(FileList list, listFiles(options.paths, options.filter));
+  NSA_ASSIGN_OR_RETURN(FileList list, listFiles(options));
   NSA_ASSIGN_OR_RETURN(DataFolder folder,
                        DataFolder::open(options.output, options.overwrite));
-  dropOutput(list, options.output);
-  warnAbout(list, options);
-  return packFiles(options, folder, list);
+  if (options.warn)
+    warnAbout(list, options);
+  Packer packer(options, folder);
+  NSA_RETURN_IF_ERROR(packer.addFiles(list));
+  return packer.finish(list);
 }
 
 } // namespace nsa

@@ -1,7 +1,6 @@
 """Broken files for the tools that need no compiler: artefacts, arrays, shards, manifests,
 texts and checkpoints. Each case breaks one thing of files that work."""
 
-import gzip
 import json
 import struct
 
@@ -161,21 +160,16 @@ def texts(folder):
     folder.mkdir()
     (folder / "a.txt").write_text("one\n")
     (folder / "empty").mkdir()
-    packed = gzip.compress(b"some text\n" * 50)
-    (folder / "short.gz").write_bytes(packed[:-9])
-    (folder / "wrong.gz").write_bytes(patch(packed, 20, b"\xff\xff\xff\xff"))
 
 
 # (name, arguments of nsa-data, expected message); IN is the folder of texts
 DATA_COMMANDS = [
     ("nothing to pack", ["pack", "IN/empty", "-o", "OUT"], "nothing to pack in"),
     ("no such text", ["pack", "IN/none", "-o", "OUT"], "no file or folder"),
-    ("a truncated archive", ["pack", "IN/short.gz", "-o", "OUT"], "1 files, 0 binary, 0 empty, 1 unreadable"),
-    ("a damaged archive", ["pack", "IN/wrong.gz", "-o", "OUT"], "1 files, 0 binary, 0 empty, 1 unreadable"),
     ("no validation text", ["pack", "IN/a.txt", "-o", "OUT"], "split is empty: 1 documents"),
-    ("a fraction of 1", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=1"], "must be in [0, 1), not 1"),
-    ("a fraction below 0", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=-0.5"], "must be in [0, 1), not -0.5"),
-    ("a fraction that is none", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=nan"], "must be in [0, 1), not nan"),
+    ("a fraction of 1", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=1"], "must be in (0, 1), not 1"),
+    ("a fraction below 0", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=-0.5"], "must be in (0, 1), not -0.5"),
+    ("a fraction that is none", ["pack", "IN/a.txt", "-o", "OUT", "--val-fraction=nan"], "must be in (0, 1), not nan"),
     ("shards of 0 tokens", ["pack", "IN/a.txt", "-o", "OUT", "--shard-tokens=0"], "tokens, not 0"),
     ("an output that is a file", ["pack", "IN/a.txt", "-o", "IN/a.txt"], "cannot create"),
     ("a vocabulary of 1", ["synth", "--vocab=1", "-o", "OUT"], "over 1 tokens is not possible"),

@@ -378,6 +378,26 @@ def test_pack_wrong_input_is_an_error(tmp_path, tokenizer, monkeypatch, wrong, m
     assert not os.path.exists("s/manifest.json")
 
 
+def test_pack_of_bytes_makes_the_shards_of_nsa_data(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for number in range(20):
+        (tmp_path / f"in/{number:02}.txt").write_text(f"text {number} é")
+    run_programs(tmp_path, ["nsa-data", "pack", "in", "-o", "plain", "--val-fraction", "0.3"])
+    (tmp_path / "in/07.txt.gz").write_bytes(gzip.compress((tmp_path / "in/07.txt").read_bytes()))
+    (tmp_path / "in/07.txt").unlink()
+    (tmp_path / "in/other.log").write_text("not wanted")
+    command = ["pack", str(tmp_path / "in"), "-o", str(tmp_path / "s"), "--tokenizer", "byte", "--val-fraction", "0.3"]
+    assert main([*command, "--exclude", "*.log", "--include", "*/in/*.txt*"]) == 0
+    for name in ("train_000000.bin", "val_000000.bin"):
+        assert (tmp_path / "s" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    assert "tokenizer" not in manifest(tmp_path / "s")
+    write_lines(tmp_path / "in/nul.jsonl", ["a\0b"])
+    assert main([*command, "--overwrite", "--end-of-text", "x"]) == 1
+    assert main([*command, "--overwrite"]) == 1
+    error = capsys.readouterr().err
+    assert "byte 0 ends documents of bytes, not 'x'" in error and "character 1 is NUL" in error
+
+
 @needs_tokenizers
 def test_command_line_packs_and_names_errors(tmp_path, tokenizer, capsys):
     write_lines(tmp_path / "a.jsonl", TEXTS)

@@ -52,10 +52,7 @@ static void printManifest(const Manifest &manifest) {
 }
 
 static int runPack(const PackOptions &options) {
-  if (options.valFraction == 0)
-    return fail("the validation fraction must be in (0, 1), not 0: nsa-train "
-                "needs a validation split");
-  Result<Manifest> manifest = packText(options);
+  Result<Manifest> manifest = packFiles(options);
   if (!manifest)
     return fail(manifest.message());
   for (const auto &[key, value] : manifest->counts)
@@ -136,7 +133,7 @@ static void addCount(CLI::App *app, const std::string &name, uint64_t &value,
 
 static void addPack(CLI::App &app, PackOptions &options) {
   CLI::App *pack = app.add_subcommand(
-      "pack", "Byte tokens from text files (plain or gzip), split by document");
+      "pack", "Byte tokens from plain text files, split by document");
   pack->option_defaults()->always_capture_default();
   pack->add_option("paths", options.paths, "Files and folders")
       ->default_str("")
@@ -145,27 +142,22 @@ static void addPack(CLI::App &app, PackOptions &options) {
       ->required();
   pack->add_option("--val-fraction", options.valFraction,
                    "Share of documents held out");
-  pack->add_option("--include", options.filter.include,
-                   "Take only files that match this glob (repeatable)")
-      ->type_name("GLOB")
-      ->default_str("")
-      ->allow_extra_args(false);
-  pack->add_option("--exclude", options.filter.exclude,
-                   "Leave out files that match this glob (repeatable)")
-      ->type_name("GLOB")
-      ->default_str("")
-      ->allow_extra_args(false);
-  pack->add_flag("--hidden", options.filter.hidden,
-                 "Take files and folders whose name begins with a dot, too");
   addCount(pack, "--shard-tokens", options.shardTokens, "Tokens per shard");
   addCount(pack, "--max-bytes", options.maxBytes,
            "Stop before the file that would pass this; 0 takes all");
   addCount(pack, "--max-document-bytes", options.maxDocumentBytes,
            "Cut longer files at a newline into documents; 0 never cuts");
-  addCount(pack, "--max-inflated-bytes", options.maxInflatedBytes,
-           "Skip a compressed file that inflates to more; 0 takes any");
   pack->add_flag("--overwrite", options.overwrite,
                  "Replace the data set in the folder");
+  for (const char *name : {"--include", "--exclude", "--max-inflated-bytes"})
+    pack->add_option_function<std::string>(
+            name,
+            [name](const std::string &) {
+              throw CLI::ValidationError(
+                  name, "an option of python -m nsa.data pack, which reads "
+                        "the same files with --tokenizer byte");
+            })
+        ->group("");
 }
 
 static void addSynth(CLI::App &app, SynthOptions &options) {

@@ -1,6 +1,5 @@
 //===- TrainerTest.cpp - the training loop on a small model ---------------===//
 
-#include "runtime/Data/Pack.h"
 #include "test/unit/Expect.h"
 #include "test/unit/Train/TrainerFixture.h"
 

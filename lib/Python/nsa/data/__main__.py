@@ -6,7 +6,7 @@ import sys
 from nsa import Error
 from nsa.data._pack import pack
 from nsa.data._shards import SHARD_TOKENS
-from nsa.data._tokenizer import Tokenizer, train_tokenizer
+from nsa.data._tokenizer import open_tokenizer, train_tokenizer
 
 
 def _count(text):
@@ -25,12 +25,14 @@ def _parser():
                                               "files into shards. Started again after an interruption, it goes on.")
     packing.add_argument("inputs", nargs="+", help="files and folders")
     packing.add_argument("-o", "--output", required=True, help="folder of the data set")
-    packing.add_argument("--tokenizer", required=True, help="a tokenizer.json of the tokenizers library")
+    packing.add_argument("--tokenizer", required=True, help="a tokenizer.json of the tokenizers library, or byte")
     packing.add_argument("--text-key", default="text", help="column, or name in JSON lines, of the text [text]")
     packing.add_argument("--end-of-text", metavar="TOKEN", help="the token that ends a document [<|endoftext|> or the like]")
     packing.add_argument("--val-fraction", type=float, default=0.01, help="share of documents held out [0.01]")
     packing.add_argument("--workers", type=int, help="processes [one for each core]")
     packing.add_argument("--shard-tokens", type=_count, default=SHARD_TOKENS, help="tokens of a shard [100M]")
+    packing.add_argument("--include", metavar="GLOB", action="append", default=[], help="take only files that match (repeatable)")
+    packing.add_argument("--exclude", metavar="GLOB", action="append", default=[], help="leave out files that match (repeatable)")
     packing.add_argument("--max-inflated-bytes", type=_count, help="what a compressed file may inflate to; 0 takes any [1G, or "
                          "100 times its size]")
     packing.add_argument("--skip-bad", metavar="N", type=_count, default=0, help="leave out and name up to N documents that are "
@@ -59,7 +61,7 @@ def main(arguments=None):
                 raise Error(f"--workers must be at least 1, not {parsed['workers']}")
             counts = pack(**parsed, warn=_warn)
             print(", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in counts.items()))
-            if changes := Tokenizer(parsed["tokenizer"], parsed["end_of_text"]).changes():
+            if changes := open_tokenizer(parsed["tokenizer"], parsed["end_of_text"]).changes():
                 print(f"bits per byte will be of text as the tokenizer changes it: {changes}")
             print(f"wrote {parsed['output']}/manifest.json")
         else:

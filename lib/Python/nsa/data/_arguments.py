@@ -37,11 +37,11 @@ def path(name, value):
     return found
 
 
-def paths(value):
+def paths(value, what="inputs"):
     """One path or several, as texts."""
     if isinstance(value, (str, bytes, os.PathLike)):
         value = [value]
     try:
-        return [path("each of the inputs", one) for one in value]
+        return [path(f"each of the {what}", one) for one in value]
     except TypeError:
-        raise InputError(f"the inputs must be paths, not {shown(value)}") from None
+        raise InputError(f"the {what} must be paths, not {shown(value)}") from None

@@ -19,7 +19,7 @@ from nsa.data._arguments import fraction, path, paths, whole
 from nsa.data._progress import Progress
 from nsa.data._shards import SHARD_TOKENS, TOOL
 from nsa.data._sources import Unit, list_units
-from nsa.data._tokenizer import BATCH, EncodeError, Tokenizer
+from nsa.data._tokenizer import BATCH, EncodeError, open_tokenizer
 
 SPLITS = ("train", "val")
 # Below the output folder: what is done of a data set that is not complete.
@@ -48,7 +48,7 @@ def _start(job):
     """Makes a process ready: it uses one core."""
     global _tokenizer
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _tokenizer = Tokenizer(job.tokenizer, job.end_of_text)
+    _tokenizer = open_tokenizer(job.tokenizer, job.end_of_text)
 
 
 class _Part:
@@ -267,18 +267,20 @@ def _find_problem(documents, held_out, val_fraction):
 
 
 def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fraction=0.01, workers=None,
-         shard_tokens=SHARD_TOKENS, max_inflated_bytes=None, skip_bad=0, overwrite=False, progress=True, warn=warnings.warn):
+         shard_tokens=SHARD_TOKENS, include=(), exclude=(), max_inflated_bytes=None, skip_bad=0, overwrite=False, progress=True,
+         warn=warnings.warn):
     """Tokenizes text into a data set for nsa-train.
 
     inputs        files and folders: parquet, JSON lines (.jsonl, .ndjson, also .gz and .zst), Arrow files as the library
                   datasets saves them, .json by what is in it, and any other file as one document of UTF-8 text
     output        folder of the data set
-    tokenizer     path of a tokenizer.json of the tokenizers library
+    tokenizer     path of a tokenizer.json of the tokenizers library, or "byte": tokens are bytes, and 0 ends documents
     text_key      column of tables and name in JSON lines that holds the text
     end_of_text   the token that ends each document; by default the first of <|endoftext|>, <|end_of_text|>, <|eot_id|>,
                   </s>, <eos> that the tokenizer has
     val_fraction  share of the documents in the validation split, chosen by their hash
     workers       processes; by default one for each core
+    include, exclude    globs of the files to take, all without any, and to leave out, by their names, or paths if one has a slash
     max_inflated_bytes  what a file may inflate to, 0 for any; by default 10^9, or a hundred times its size
     skip_bad      how many bad documents, or files whose rest is lost, are left out; each is told to `warn`
     overwrite     replaces the data set in the folder
@@ -287,14 +289,15 @@ def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fr
     that are as they were is kept, whatever became of others. Returns counts: documents, without_text, bytes, tokens, skipped.
     """
     inputs, output, tokenizer = paths(inputs), path("output", output), path("tokenizer", tokenizer)
+    include, exclude = paths(include, "globs"), paths(exclude, "globs")
     val_fraction = fraction("the validation fraction", val_fraction)
     limit = None if max_inflated_bytes is None else whole("max_inflated_bytes", max_inflated_bytes)
     workers = os.cpu_count() if workers is None else whole("workers", workers, 1)
-    made, skipped = Tokenizer(tokenizer, end_of_text), _Skipped(whole("skip_bad", skip_bad))
-    options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.encoder.id_to_token(made.end_of_text)),
+    made, skipped = open_tokenizer(tokenizer, end_of_text), _Skipped(whole("skip_bad", skip_bad))
+    options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.end_name),
                ("val_fraction", repr(val_fraction)), ("shard_tokens", str(shard_tokens))]
     try:
-        units = list_units(inputs, text_key, limit, skipped.add, warn)
+        units = list_units(inputs, text_key, limit, skipped.add, warn, include, exclude)
         unread, is_new = list(skipped), not os.path.exists(output)
         _check_output(output, overwrite, made.vocabulary, whole("shard_tokens", shard_tokens))
         parts = _open_parts(output, _hash([hash64(made.text), options]), overwrite)
@@ -325,7 +328,8 @@ def _count(results, unread, val_fraction, warn):
 
 
 def _publish(writer, job, made, results, counts, options):
-    writer.set_tokenizer(made.text)
+    if made.text:
+        writer.set_tokenizer(made.text)
     _assemble(writer, job, made.dtype)
     digest = hash64(" ".join(str(result["digest"]) for result in results).encode())
     writer.finish(kind="text", tool=TOOL, end_of_text=made.end_of_text, options=options,

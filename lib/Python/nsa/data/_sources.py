@@ -1,6 +1,7 @@
 """Texts in files: what there is to read, in units that processes share."""
 
 import dataclasses
+import fnmatch
 import itertools
 import json
 import os
@@ -50,13 +51,16 @@ class Unit:
                 skip(item)
 
 
-def list_units(inputs, key, limit=None, skip=None, warn=None):
+def list_units(inputs, key, limit=None, skip=None, warn=None, include=(), exclude=()):
     """The units of files and folders, in an order that depends on the names alone.
 
     `skip` is told of files that are damaged, which is an error otherwise, and `warn` of links that are not followed.
+    `include` and `exclude` are globs of files.
     """
     units, texts, size, files = [], [], 0, 0
     for path in _list_files(inputs, warn):
+        if _matches(path, exclude) or (include and not _matches(path, include)):
+            continue
         files += 1
         kind = _find_kind(path, key, limit)
         if kind == "text":
@@ -128,6 +132,10 @@ def _find_json_kind(path, key, limit):
 # ----------------------------------------------------------------------------------------------------------------------
 # Folders
 # ----------------------------------------------------------------------------------------------------------------------
+
+def _matches(path, globs):
+    return any(fnmatch.fnmatchcase(path if "/" in glob else os.path.basename(path), glob) for glob in globs)
+
 
 def _list_files(inputs, warn):
     links = []

@@ -55,6 +55,30 @@ def _held_messages():
             os.close(terminal)
 
 
+def open_tokenizer(path, end_of_text=None):
+    """The tokenizer of a tokenizer.json, or Bytes for "byte"."""
+    return Bytes(end_of_text) if path == "byte" else Tokenizer(path, end_of_text)
+
+
+class Bytes:
+    """Tokens that are the bytes of UTF-8, as nsa-data pack makes them: 0 ends a document."""
+
+    name, text, vocabulary, end_of_text, end_name, dtype = "byte", b"", 256, 0, "0", np.uint16
+
+    def __init__(self, end_of_text):
+        if end_of_text is not None:
+            raise InputError(f"byte 0 ends documents of bytes, not '{end_of_text}' (--end-of-text)")
+
+    def changes(self):
+        return ""
+
+    def encode(self, texts):
+        for number, text in enumerate(texts):
+            if "\0" in text:
+                raise EncodeError(number, f"character {text.index(chr(0))} is NUL, which ends documents of bytes")
+            yield np.frombuffer(text.encode(), np.uint8).astype(self.dtype)
+
+
 class Tokenizer:
     """A tokenizer.json. Encodes texts to rows of ids that are equal to those of the library, which sees no special
     tokens in them: text is text, whatever it says."""
@@ -77,7 +101,7 @@ class Tokenizer:
         if not 0 < self.vocabulary <= 1 << 20:
             raise InputError(f"'{path}' has {self.vocabulary} tokens, a vocabulary has 1 to {1 << 20}")
         self.dtype = dtype_for(self.vocabulary)
-        self.end_of_text = self._find_end(path, end_of_text)
+        self.end_name, self.end_of_text = self._find_end(path, end_of_text)
         self.adds_blank = '"Prepend"' in json.dumps(json.loads(self.text).get("normalizer"))
 
     def _find_end(self, path, name):
@@ -85,7 +109,7 @@ class Tokenizer:
         for candidate in names:
             token = self.encoder.token_to_id(candidate)
             if token is not None:
-                return token
+                return candidate, token
         raise InputError(f"'{path}' has no token {' or '.join(names)} to end documents (--end-of-text names one)")
 
     def changes(self):
