@@ -40,13 +40,14 @@ uint64_t Permutation::operator()(uint64_t index) const {
 }
 
 static Status checkLength(const TokenStream &stream, int64_t seqLen,
-                          const char *split) {
+                          const char *split, const char *hint = "") {
   assert(seqLen >= 1 && "empty windows");
   if (stream.size() > uint64_t(seqLen))
     return {};
   return Error{std::string("the ") + split + " split holds " +
                std::to_string(stream.size()) + " tokens, a window of " +
-               std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1)};
+               std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1) +
+               hint};
 }
 
 namespace {
@@ -230,7 +231,9 @@ Status TrainSampler::read(uint64_t sample, int32_t *tokens, int32_t *targets,
 
 Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
                                                     int64_t seqLen) {
-  NSA_RETURN_IF_ERROR(checkLength(stream, seqLen, "validation"));
+  NSA_RETURN_IF_ERROR(
+      checkLength(stream, seqLen, "validation",
+                  " (packing with a larger --val-fraction holds out more)"));
   ValidationWindows result;
   result.stream = &stream;
   result.seqLen = seqLen;

@@ -43,7 +43,7 @@ step=$(sed -n 's/^saved runs\/run\/checkpoints\/step-0*//p' log)
 grep -qE "^interrupted at step $step of 1000000 \|" log || fail "stopping: $(tail -n 3 log)"
 grep -qx 'to go on: the same command with --resume runs/run' log || fail "no hint: $(tail -n 3 log)"
 says '\(--resume continues it, --run-name names another\)' "${train[@]}" --run-name run
-says "^finished at step $((step + 300)) of" "${train[@]}" --resume runs/run --set train.steps=$((step + 300))
+says "^finished at step $((step + 300)) of" "$bin/nsa-train" --data shards --no-progress --resume runs/run --set train.steps=$((step + 300))
 [ "$(sed -n 's/^validation loss \([0-9]\).*/\1/p' out)" = 0 ] || fail "nothing was learned: $(tail -n 1 out)"
 
 says '^wrote report.html: 1 run' "$root/tools/nsa-report.py" runs/run -o report.html

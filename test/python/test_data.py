@@ -365,8 +365,8 @@ def test_pack_interrupted_goes_on_and_gives_the_same_files(tmp_path, tokenizer, 
     (dict(val_fraction=1), r"the validation fraction must be in \[0, 1\), not 1"),
     (dict(text_key="body"), "has no 'body': it has text"),
     (dict(inputs=["empty.txt"]), "there is no text: every document is empty"),
-    (dict(val_fraction=1e-9), "none of the 18 documents is in the validation split: there are too few for a share of 1e-09"),
-    (dict(val_fraction=0.999999), "all 18 documents are in the validation split"),
+    (dict(val_fraction=1e-9), "none of the 18 documents is in the validation split: a larger --val-fraction than 1e-09 takes some"),
+    (dict(val_fraction=0.999999), "all 18 documents are in the validation split: a smaller --val-fraction than 0.999999"),
 ])
 def test_pack_wrong_input_is_an_error(tmp_path, tokenizer, monkeypatch, wrong, message):
     monkeypatch.chdir(tmp_path)

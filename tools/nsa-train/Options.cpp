@@ -87,8 +87,7 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("model", line.model,
                  "Run configuration (.yaml), which nsa-model and nsa-compile "
                  "make a model of, unless that was done before; or a compiled "
-                 "model (.nsax)")
-      ->required();
+                 "model (.nsax); --resume RUN has its own");
   app.add_option("--config", line.config,
                  "Run configuration (YAML) of a compiled model");
   app.add_option("--data", line.data,
@@ -231,9 +230,23 @@ static Status beginFineTuning(CommandLine &line) {
   return {};
 }
 
+/// A run that goes on with the configuration of its checkpoint.
+static Status takeOwnConfiguration(CommandLine &line) {
+  const TrainOptions &train = line.train;
+  const std::string &run = train.restart.empty() ? train.resume : train.restart;
+  if (run.empty() || run == "auto")
+    return Error{"a run configuration (.yaml) or a compiled model (.nsax) is "
+                 "required, unless --resume names a run, which has its own"};
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint found, findCheckpoint(run));
+  line.model = found.path + "/" + checkpoint::configFile;
+  return {};
+}
+
 /// Checks the options of a configuration, or of an artefact.
 static Status checkModel(CommandLine &line) {
-  if (line.fineTune)
+  if (line.model.empty())
+    NSA_RETURN_IF_ERROR(takeOwnConfiguration(line));
+  else if (line.fineTune)
     NSA_RETURN_IF_ERROR(beginFineTuning(line));
   else if (std::filesystem::is_directory(line.model))
     return Error{line.model +

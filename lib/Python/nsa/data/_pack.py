@@ -260,9 +260,9 @@ def _find_problem(documents, held_out, val_fraction):
     if documents == 0:
         return "there is no text: every document is empty, binary or missing"
     if documents == held_out:
-        return f"all {documents} documents are in the validation split: there are too few"
+        return f"all {documents} documents are in the validation split: a smaller --val-fraction than {val_fraction} leaves some"
     if held_out == 0 and val_fraction > 0:
-        return f"none of the {documents} documents is in the validation split: there are too few for a share of {val_fraction}"
+        return f"none of the {documents} documents is in the validation split: a larger --val-fraction than {val_fraction} takes some"
     return None
 
 
