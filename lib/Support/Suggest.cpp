@@ -6,10 +6,10 @@
 
 namespace nsa {
 
-size_t editDistance(std::string_view a, std::string_view b) {
+size_t editDistance(std::string_view a, std::string_view b, bool ofPart) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)
-    row[j] = j;
+    row[j] = ofPart ? 0 : j;
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0];
     row[0] = i;
@@ -19,7 +19,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
     }
   }
-  return row[b.size()];
+  return ofPart ? *std::min_element(row.begin(), row.end()) : row.back();
 }
 
 std::string nearest(std::string_view word,
@@ -39,6 +39,11 @@ std::string nearest(std::string_view word,
 std::string suggestion(std::string_view word,
                        const std::vector<std::string> &candidates) {
   std::string found = nearest(word, candidates);
+  // Part of a name, such as soft_cap of logit_softcap.
+  if (found.empty() && word.size() > 3)
+    for (const std::string &candidate : candidates)
+      if (editDistance(word, candidate, /*ofPart=*/true) <= word.size() / 4)
+        found += (found.empty() ? "" : "' or '") + candidate;
   return found.empty() ? "" : "; did you mean '" + found + "'?";
 }
 

@@ -452,7 +452,10 @@ TEST(Config, EveryKey_ChangesTheResolvedConfigurationOrIsRefused) {
 }
 
 TEST(Suggest, MistypedWord_ClosestIsFound) {
-  EXPECT_EQ(suggestion("warmup", {"warmup_steps", "weight_decay"}), "");
+  EXPECT_EQ(suggestion("decay", {"warmup_steps", "lr"}), "");
+  for (const char *part : {"softcap", "soft_cap", "sofcap"})
+    EXPECT_EQ(suggestion(part, {"attention_softcap", "logit_softcap"}),
+              "; did you mean 'attention_softcap' or 'logit_softcap'?");
   EXPECT_EQ(suggestion("warmup_step", {"warmup_steps", "weight_decay"}),
             "; did you mean 'warmup_steps'?");
   EXPECT_EQ(editDistance("kitten", "sitting"), 3u);
