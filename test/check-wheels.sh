@@ -33,11 +33,11 @@ wheel() {
   mv "$root"/new/*.whl "$root/dist"
 }
 
-# Not isolated and with the compiler of the other builds, so that ccache knows
-# what it compiles.
+# Not isolated, so that ccache knows what it compiles: the compiler is that of
+# the other builds where nobody names one.
 system_wheels() {
   local python=$build/venv/bin/python
-  export CC=clang-22 CXX=clang++-22
+  unset CC CXX
   [ -d "$build/venv" ] || /usr/bin/python3 -m venv "$build/venv"
   quiet "$python" -m pip install --upgrade pip $("$python" -c '
 import tomllib
@@ -51,6 +51,7 @@ print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
   wheel "$build/venv/bin/pip" lib/Python/runtime 6 --no-build-isolation "-Cbuild-dir=$build" \
     "-Ccmake.define.NSA_BUILD_COMPILER=$([ "$kind" = compiler ] && echo ON || echo OFF)" \
     -Ccmake.define.NSA_STATIC_LLVM=ON
+  grep -q '^CMAKE_CXX_COMPILER:.*/clang++-22$' "$build/CMakeCache.txt" || fail "pip takes another compiler than clang"
   [ "$kind" = runtime ] ||
     wheel "$build/venv/bin/pip" lib/Python/compiler 50 --no-build-isolation "-Cbuild-dir=$build"
 }

@@ -23,7 +23,9 @@ def _has_llvm(settings):
 
 
 def _needs_llvm(settings):
-    return settings.get("cmake.define.NSA_BUILD_COMPILER", "ON") != "OFF" and not _has_llvm(settings)
+    # nsa-runtime leaves the compiler out.
+    usual = "OFF" if 'NSA_BUILD_COMPILER = "OFF"' in pathlib.Path("pyproject.toml").read_text() else "ON"
+    return settings.get("cmake.define.NSA_BUILD_COMPILER", usual) != "OFF" and not _has_llvm(settings)
 
 
 def get_requires_for_build_wheel(config_settings=None):
