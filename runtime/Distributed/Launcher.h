@@ -5,9 +5,6 @@
 
 #include "nsa/Support/Result.h"
 
-#include <cstdint>
-#include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,22 +17,11 @@ constexpr int exitNonFinite = 3, exitInterrupted = 4;
 /// come in time.
 constexpr int exitLostRank = 5;
 
-/// A number of a file descriptor in this variable: rank 0 writes the path of
-/// its run directory there, and a newline.
-constexpr const char *launcherVariable = "NSA_LAUNCHER_FD";
-
 struct LaunchOptions {
   /// Ranks to start.
   int ranks = 1;
   /// The program and its arguments.
   std::vector<std::string> command;
-  /// How often all ranks are started again after one was lost.
-  int maxRestarts = 0;
-  /// The command that continues the run in a directory.
-  std::function<std::vector<std::string>(const std::string &directory)> resume;
-  /// Where lines of the ranks go.
-  std::FILE *out = stdout;
-  std::FILE *err = stderr;
   /// How long ranks may go on after one has failed, before they are killed.
   double graceSeconds = 3;
   /// The process ends with what `launch` returns: signals that come afterwards
@@ -44,17 +30,13 @@ struct LaunchOptions {
 };
 
 /// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-/// MASTER_ADDR, MASTER_PORT and a token of this start (see Token.h), prints
-/// their lines with the prefix "[rank] ", and hands SIGINT, SIGTERM, SIGHUP (as
-/// SIGTERM) and SIGUSR1 on to all, unless they are ignored. Once a rank has
-/// failed, the others have `graceSeconds` to end; exitNonFinite and
-/// exitInterrupted are no failures, and the others may take their time. Returns
-/// 0 if all ranks did, else the first code that is not exitLostRank; a rank
-/// that a signal killed counts as lost. Starts all again, while restarts are
-/// left, when a rank was lost.
-///
-/// A reader of the output who pauses holds nothing up; see OutputWriter. At the
-/// end it is waited for, unless a signal comes, or for a second after one.
+/// MASTER_ADDR, MASTER_PORT and a token of this start (see Token.h), and hands
+/// SIGINT, SIGTERM, SIGHUP (as SIGTERM) and SIGUSR1 on to all, unless they are
+/// ignored. Once a rank has failed, which is said on the standard error, the
+/// others have `graceSeconds` to end; exitNonFinite and exitInterrupted are no
+/// failures, and the others may take their time. Returns 0 if all ranks did,
+/// else the first code that is not exitLostRank; a rank that a signal killed
+/// counts as lost.
 ///
 /// One call at a time; it waits for its own children only.
 Result<int> launch(const LaunchOptions &options);

@@ -144,9 +144,6 @@ struct FoundCheckpoint {
 Result<FoundCheckpoint> findCheckpoint(const std::string &path,
                                        int64_t most = 0);
 
-/// Whether a run has a checkpoint to go on from, good or bad.
-Result<bool> hasCheckpoint(const std::string &runDirectory);
-
 /// The state of a checkpoint, without a look at its other files.
 Result<TrainState> readTrainState(const std::string &checkpoint);
 

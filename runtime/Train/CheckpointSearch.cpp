@@ -123,12 +123,6 @@ checkpointsInForce(const std::string &root) {
   return paths;
 }
 
-Result<bool> hasCheckpoint(const std::string &runDirectory) {
-  Result<std::vector<std::string>> paths =
-      checkpointsInForce(runDirectory + "/" + checkpointsFolder);
-  return paths ? Result<bool>(!paths->empty()) : paths.takeError();
-}
-
 /// The first good one of checkpoints in force, after at most `most` that are
 /// not (0: any number).
 static Result<FoundCheckpoint> takeGood(const std::string &root,

@@ -32,14 +32,9 @@ struct RunSession::Choice {
 Result<FoundCheckpoint> RunSession::findStart() {
   if (run.options.found)
     return *run.options.found;
-  std::string from = run.options.resume;
-  if (!run.options.restart.empty()) {
-    NSA_ASSIGN_OR_RETURN(bool saved, hasCheckpoint(run.options.restart));
-    from = saved ? run.options.restart : "";
-  }
-  if (from.empty())
+  if (run.options.resume.empty())
     return FoundCheckpoint();
-  return findResume(from, run.config,
+  return findResume(run.options.resume, run.config,
                     [&](const std::string &folder, const TrainState &saved) {
                       return isOfThisRun(folder, saved);
                     });
@@ -52,8 +47,7 @@ Result<RunSession::Choice> RunSession::choose() {
     run.journal.warn(text);
   choice.opened = std::move(found.opened);
   choice.checkpoint = found.path;
-  choice.directory = run.options.restart;
-  bool isNamed = run.options.restart.empty() && run.options.resume != "auto";
+  bool isNamed = run.options.resume != "auto";
   if (!found.path.empty()) {
     NSA_RETURN_IF_ERROR(checkInRun(found.path));
     NSA_ASSIGN_OR_RETURN(TrainState saved, readTrainState(found.path));
@@ -62,8 +56,6 @@ Result<RunSession::Choice> RunSession::choose() {
       choice.finished = describeFinished(found.path, saved, run.config);
     return choice;
   }
-  if (!run.options.restart.empty())
-    return choice;
   if (!isNamed)
     run.journal.note("resume auto: no checkpoint of these parameters and data "
                      "below '" +
@@ -113,32 +105,21 @@ Result<bool> RunSession::isOfThisRun(const std::string &folder,
 // Its state
 //===----------------------------------------------------------------------===//
 
-/// Takes the weights that a new run is to begin with. A run that is started
-/// again goes on from its checkpoint, if it has one.
+/// Takes the weights that a new run is to begin with.
 Status RunSession::loadInitial() {
   if (run.options.initFrom.empty())
     return {};
   Status status;
-  bool goesOn = false;
-  if (!run.options.restart.empty()) {
-    Result<bool> saved = hasCheckpoint(run.options.restart);
-    if (saved)
-      goesOn = *saved;
-    else
-      status = Error{saved.message()};
-  }
-  if (status && !goesOn) {
-    Result<InitialWeights> weights = loadInitialWeights(
-        run.options.initFrom, run.model, run.config, run.options.initPartial,
-        run.tokenizer ? &*run.tokenizer : nullptr);
-    if (weights) {
-      run.state.history.initFrom = weights->file;
-      run.state.history.initHash = weights->hash;
-      for (const std::string &text : weights->notes)
-        run.journal.note(text);
-    } else {
-      status = Error{weights.message()};
-    }
+  Result<InitialWeights> weights = loadInitialWeights(
+      run.options.initFrom, run.model, run.config, run.options.initPartial,
+      run.tokenizer ? &*run.tokenizer : nullptr);
+  if (weights) {
+    run.state.history.initFrom = weights->file;
+    run.state.history.initHash = weights->hash;
+    for (const std::string &text : weights->notes)
+      run.journal.note(text);
+  } else {
+    status = Error{weights.message()};
   }
   status = run.ranks.synchronizeStatus("the initial weights are there", status);
   if (!status)
@@ -244,8 +225,6 @@ Status RunSession::enter(const Choice &choice) {
       run.journal.open(std::move(opened), step, isComplete ? step - 1 : step));
   if (!run.ranks.isFirst())
     return {};
-  if (run.options.onRunDirectory)
-    run.options.onRunDirectory(run.journal.directory().path());
   // Of the process that this one continues.
   for (const char *name : {".anomaly_type", "metrics.json"})
     ::unlink(run.journal.directory().file(name).c_str());

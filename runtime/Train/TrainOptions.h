@@ -7,7 +7,6 @@
 #include "runtime/Train/Checkpoint.h"
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,9 +22,6 @@ struct TrainOptions {
   /// Empty starts anew; `auto` takes the newest matching checkpoint below
   /// train.out_dir, if there is one; else a checkpoint or run directory.
   std::string resume;
-  /// A run directory to go on in: from its latest checkpoint, or from step 0 if
-  /// there is none yet. Not together with `resume`.
-  std::string restart;
   /// What the search for these has given, where it was made before.
   std::optional<FoundCheckpoint> found;
   /// A checkpoint, run or file whose weights a new run begins with; empty draws
@@ -59,8 +55,6 @@ struct TrainOptions {
   double peakFlops = 0;
   /// Written to env.json.
   std::vector<std::pair<std::string, std::string>> facts;
-  /// Told the run directory as soon as it is known, on the first rank.
-  std::function<void(const std::string &)> onRunDirectory;
 };
 
 /// Why training ended.

@@ -256,22 +256,20 @@ def disturb(args, number, limit):
 
 
 def go_on(args):
-    """Kills a rank of a run that the launcher starts again, from the last checkpoint: it
-    ends with the bits of one that nobody disturbed."""
+    """Kills a rank of a run that goes on from the last checkpoint: it ends with the bits of
+    one that nobody disturbed."""
     ranks, steps = max(args.gpus), args.restart_steps
     values = {"train.batch_size": SAME["smoke-same"][2] * ranks, "train.steps": steps,
               "train.save_every": steps // 4}
     calm = jobs.train(args, "smoke-same", values, *rank_options(args, ranks),
                       label="smoke-lost-calm")
     label = "smoke-lost-killed"
-    process, directory, pids = start_to_disturb(args, label, values, steps // 4 + 2,
-                                                "--max-restarts", "1")
+    process, directory, pids = start_to_disturb(args, label, values, steps // 4 + 2)
     victim = random.randrange(ranks)
     os.kill(pids[victim], signal.SIGKILL)
-    code = process.wait(timeout=300)
-    text = log_of(args, label)
-    if code or text.count("nsa-train: restart 1 of 1") != 1:
-        jobs.fail(f"{label}: code {code}: {text[-3000:]}")
+    if (code := process.wait(timeout=300)) != EXIT_LOST_RANK:
+        jobs.fail(f"{label}: code {code}: {log_of(args, label)[-3000:]}")
+    text = jobs.call(*jobs.command(args, "smoke-same", values, *rank_options(args, ranks), "--resume", "auto", label=label)[0])
     resumed = re.search(r"resuming from \S+ at step (\d+)", text)
     if not resumed:
         jobs.fail(f"{label}: did not go on from a checkpoint: {text[-3000:]}")

@@ -18,7 +18,7 @@ FIXED = {
 }
 # What contradicts a good command line of nsa-train, which may begin with such options.
 CONTRADICTIONS = [
-    ["--max-restarts=2"], ["--rank-seconds=9"], ["--nccl=x"], ["--gpu=0"], ["--no-graph"], ["--gloo=x"],
+    ["--rank-seconds=9"], ["--nccl=x"], ["--gpu=0"], ["--no-graph"], ["--gloo=x"],
     ["--run-name=a", "--resume=b"], ["--nproc=3"], ["--nproc=2", "--gpu=1"], ["--run-name=a", "--run-name=b"],
     ["--resume=missing"], ["--set", "train.batch_size=3", "--nproc=2"], ["--blas=missing.so"],
     ["--set", "train.warmup_steps=99"], ["--set", "train.lr_min=1", "--set", "train.lr=0.5"],
@@ -32,7 +32,6 @@ WRONG_VALUES = {
     "--threads": ["-1", "1025", "all", "1.5"],
     "--sample-bytes": ["-1", "1e3", "many"],
     "--resume": [""], "--run-name": [""],
-    "--max-restarts": ["-1", "often"],
     "--rank-seconds": ["0", "-5", "soon", "1e9"],
     "--gpu": ["-1", "first"],
 }
@@ -105,7 +104,7 @@ class Commands:
     def value(self, lab, rng, folder, good):
         option = rng.choice(sorted(WRONG_VALUES))
         value = rng.choice(WRONG_VALUES[option])
-        more = ["--nproc=2"] if option in ("--max-restarts", "--rank-seconds") else []
+        more = ["--nproc=2"] if option == "--rank-seconds" else []
         return [*good, *more, f"{option}={value}"], f"{option}={value}", []
 
     def option(self, lab, rng, folder, good):

@@ -297,7 +297,7 @@ def result(run):
 
 def named_run(done):
     """The run directory that nsa-train named."""
-    found = re.search(r"^(?:\[0\] )?run (\S+) \| id", done.out, re.M)
+    found = re.search(r"^run (\S+) \| id", done.out, re.M)
     if not found:
         raise Wrong(f"{done.tool} names no run: {done.tail()}")
     return pathlib.Path(found[1])

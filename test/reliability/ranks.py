@@ -37,32 +37,28 @@ class Ranks:
     def case(self, lab, rng, folder, number):
         ranks = 4 if number % 4 == 3 else 2
         freeze = number % 2 == 1
-        restarts = rng.random() < 0.5
         victim = rng.randrange(ranks)
-        what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}{', restarted' if restarts else ''}"
+        what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}"
         try:
             for attempt in range(10):
                 name = f"run{attempt}"
-                done = self.disturb(lab, rng, folder, name, ranks, victim, freeze, restarts)
+                done = self.disturb(lab, rng, folder, name, ranks, victim, freeze)
                 if done:
                     break
             else:
                 raise Wrong("the run was faster than the signal ten times")
-            run = folder / "runs" / name
-            if not restarts:
-                done.expect(5)
-                done = lab.train(folder, "--resume=auto", "--run-name=again", "--nproc", ranks,
-                                 settings=SETTINGS)
-                run = named_run(done.expect(0))
+            done.expect(5)
+            done = lab.train(folder, "--resume=auto", "--run-name=again", "--nproc", ranks,
+                             settings=SETTINGS)
+            run = named_run(done.expect(0))
             lab.same(run, lab.reference(ranks, **SETTINGS), done.expect(0))
         except Wrong as error:
             raise type(error)(f"{what}: {error}") from None
         return what
 
-    def disturb(self, lab, rng, folder, name, ranks, victim, freeze, restarts):
+    def disturb(self, lab, rng, folder, name, ranks, victim, freeze):
         """How the run ended after the signal; nothing if it was over before."""
         options = ["--nproc", ranks, f"--run-name={name}"]
-        options += ["--max-restarts=1"] if restarts else []
         options += [f"--rank-seconds={RANK_SECONDS}"] if freeze else []
         process = lab.start(folder, *options, settings=SETTINGS)
         run = folder / "runs" / name
@@ -81,13 +77,11 @@ class Ranks:
             done = process.wait()
         finally:
             process.stop()
-        if done.code == 0 and not restarts:
+        if done.code == 0:
             # It had made its last step between the look and the signal.
             lab.same(run, lab.reference(ranks, **SETTINGS), done)
             return None
         text = done.out + done.err
-        if "nsa-train: restart 1" in text or not restarts:
-            text = text.split("nsa-train: restart ")[0]
-            if not jobs.blames(text, victim, ranks) and silent_ranks(text) != {victim}:
-                raise Wrong(f"rank {victim} is not blamed alone: {done.tail()}")
+        if not jobs.blames(text, victim, ranks) and silent_ranks(text) != {victim}:
+            raise Wrong(f"rank {victim} is not blamed alone: {done.tail()}")
         return done

@@ -55,11 +55,6 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
                  "Start this many ranks on this machine, which share the "
                  "batch; torchrun, mpirun and srun start them too")
       ->check(between(1, 1024));
-  app.add_option("--max-restarts", line.maxRestarts,
-                 "With --nproc: how often all ranks go on from the last "
-                 "checkpoint after one was lost")
-      ->check(atLeast(0))
-      ->capture_default_str();
   app.add_option("--rank-seconds", line.rankSeconds,
                  "How long a rank may keep the others waiting")
       ->check(checkFinite)
@@ -74,8 +69,6 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--nccl", line.nccl,
                  "NCCL, which connects ranks on GPUs: a file, or a folder to "
                  "search [the system's]");
-  // Of the launcher, for ranks that it starts again.
-  app.add_option("--restart", line.train.restart)->group("");
 }
 
 /// Refuses an empty value: the variable of a script may not be set.
@@ -199,11 +192,10 @@ static Status checkBeginning(const TrainOptions &train) {
                  " continues one: give one of them"};
   if (train.initPartial && train.initFrom.empty())
     return Error{"--init-partial has no effect without --init-from"};
-  bool resumes = !train.resume.empty() || !train.restart.empty();
   for (const auto &[given, name] :
        {std::pair(train.allowChangedBatch, "--allow-changed-batch"),
         {train.allowChangedData, "--allow-changed-data"}})
-    if (given && !resumes)
+    if (given && train.resume.empty())
       return Error{std::string(name) + " has no effect without --resume"};
   return {};
 }
@@ -232,8 +224,7 @@ static Status beginFineTuning(CommandLine &line) {
 
 /// A run that goes on with the configuration of its checkpoint.
 static Status takeOwnConfiguration(CommandLine &line) {
-  const TrainOptions &train = line.train;
-  const std::string &run = train.restart.empty() ? train.resume : train.restart;
+  const std::string &run = line.train.resume;
   if (run.empty() || run == "auto")
     return Error{"a run configuration (.yaml) or a compiled model (.nsax) is "
                  "required, unless --resume names a run, which has its own"};
@@ -309,11 +300,7 @@ std::optional<int> nsa::parseOptions(CommandLine &line, int argc, char **argv) {
 //===----------------------------------------------------------------------===//
 
 Status nsa::checkLaunch(const CommandLine &line) {
-  bool launches = line.given.count("--nproc");
-  if (line.given.count("--max-restarts") && !launches)
-    return Error{"--max-restarts has no effect without --nproc, which starts "
-                 "ranks again"};
-  if (!launches)
+  if (!line.given.count("--nproc"))
     return {};
   for (const char *name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
                            "MASTER_ADDR", "MASTER_PORT"})

@@ -47,7 +47,6 @@ struct CommandLine {
   std::string target;
   /// Ranks to start; 0 to be a rank.
   int numRanks = 0;
-  int maxRestarts = 0;
   double rankSeconds = 300;
   bool trustNetwork = false;
   std::string gloo;

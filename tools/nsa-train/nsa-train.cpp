@@ -21,7 +21,6 @@
 #include "runtime/Train/Trainer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -68,23 +67,6 @@ static Status reportProfile(StepProfile &profile, const Program &program,
 // Ranks
 //===----------------------------------------------------------------------===//
 
-/// The arguments without options that have a value.
-static std::vector<std::string>
-withoutOptions(const std::vector<std::string> &arguments,
-               const std::vector<std::string> &options) {
-  std::vector<std::string> kept;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    auto isOption = [&](const std::string &option) {
-      return arguments[i].substr(0, arguments[i].find('=')) == option;
-    };
-    if (std::none_of(options.begin(), options.end(), isOption))
-      kept.push_back(arguments[i]);
-    else if (arguments[i].find('=') == std::string::npos)
-      ++i;
-  }
-  return kept;
-}
-
 /// Versions before this one averaged micro-batches by their number, and not by
 /// their targets: their programs add up something else.
 static Result<Artifact> openArtifact(const std::string &path) {
@@ -113,30 +95,14 @@ static int launchRanks(const CommandLine &line, int argc, char **argv) {
   LaunchOptions options;
   options.endsProcess = true;
   options.ranks = line.numRanks;
-  options.maxRestarts = line.maxRestarts;
-  options.command =
-      withoutOptions({argv + 1, argv + argc}, {"--nproc", "--max-restarts"});
-  options.command.insert(options.command.begin(), executablePath());
-  options.resume = [&](const std::string &directory) {
-    std::vector<std::string> again = withoutOptions(
-        options.command, {"--resume", "--run-name", "--restart"});
-    again.insert(again.end(), {"--restart", directory});
-    return again;
-  };
+  options.command = {executablePath()};
+  for (int i = 1; i < argc; ++i)
+    if (std::string argument = argv[i]; argument == "--nproc")
+      ++i;
+    else if (argument.rfind("--nproc=", 0) != 0)
+      options.command.push_back(argument);
   Result<int> code = launch(options);
   return code ? *code : fail(code.message());
-}
-
-/// Tells the launcher where the run is.
-static void tellLauncher(const std::string &directory) {
-  std::optional<std::string> text = readVariable(launcherVariable);
-  if (!text)
-    return;
-  int fd = -1;
-  std::from_chars(text->data(), text->data() + text->size(), fd);
-  std::string message = directory + "\n";
-  (void)!::write(fd, message.data(), message.size());
-  ::close(fd);
 }
 
 /// Ends at once: where another rank was lost, threads of libraries may wait for
@@ -334,7 +300,6 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   std::FILE *out = ranks.isFirst() ? stdout : std::fopen("/dev/null", "w");
   Console console(out, !line.noProgress && ranks.isFirst() &&
                            ::isatty(STDOUT_FILENO));
-  line.train.onRunDirectory = tellLauncher;
   Trainer trainer(model, data, config, line.train, console, ranks);
   Result<TrainEnd> end = trainer.run();
   // Reductions of this rank may be running, in memory of the program.
@@ -348,7 +313,6 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   if (*end == TrainEnd::StageEnded) {
     // The next stage goes on with this run.
     line.train.resume = trainer.runDirectory();
-    line.train.restart.clear();
     line.train.found.reset();
     line.train.runName.clear();
     line.train.initFrom.clear();
@@ -387,12 +351,7 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
       return false;
     return hasModelOf(folder, saved.step, config);
   };
-  std::string from = train.resume;
-  if (!train.restart.empty()) {
-    NSA_ASSIGN_OR_RETURN(bool saved, hasCheckpoint(train.restart));
-    from = saved ? train.restart : "";
-  }
-  if (from.empty()) {
+  if (train.resume.empty()) {
     if (train.initFrom.empty())
       return start;
     Result<InitialWeights> weights =
@@ -400,13 +359,13 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
     return weights ? Result<Start>(start) : weights.takeError();
   }
   NSA_ASSIGN_OR_RETURN(FoundCheckpoint found,
-                       findResume(from, config, isOfThisRun));
+                       findResume(train.resume, config, isOfThisRun));
   if (!found.path.empty()) {
     NSA_RETURN_IF_ERROR(checkInRun(found.path));
     NSA_ASSIGN_OR_RETURN(Checkpoint opened,
                          found.opened ? Result<Checkpoint>(*found.opened)
                                       : Checkpoint::open(found.path));
-    if (from == "auto" || !train.restart.empty())
+    if (train.resume == "auto")
       start.finished = describeFinished(found.path, opened.state, config);
     if (!start.finished.empty())
       return start;

@@ -105,7 +105,6 @@ TEST_F(CheckpointSearch, LatestIsMissing_NewestGoodOneIsTaken) {
   for (int64_t step : {1, 2})
     save("a", step);
   fs::remove(dir / "a/checkpoints/latest");
-  EXPECT_TRUE(*hasCheckpoint(dir / "a"));
   for (const Result<FoundCheckpoint> &found :
        {findCheckpoint(dir / "a"), findNewest()}) {
     ASSERT_TRUE(found.ok()) << found.message();
@@ -118,7 +117,6 @@ TEST_F(CheckpointSearch, LatestIsMissing_NewestGoodOneIsTaken) {
   damage("a", 2);
   EXPECT_EQ(findCheckpoint(dir / "a", 1)->path, dir / name("a", 1));
   fs::remove_all(dir / "a/checkpoints");
-  EXPECT_FALSE(*hasCheckpoint(dir / "a"));
   EXPECT_FALSE(findCheckpoint(dir / "a").ok());
 }
 

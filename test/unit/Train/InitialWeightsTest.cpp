@@ -130,23 +130,4 @@ TEST_F(InitialWeightsTest, InitFrom_OtherKeysOfTheModel_AreSaid) {
                        "model.rope_base 10000.0, it is now 500000.0"));
 }
 
-// A run that a launcher starts again takes its own checkpoint.
-TEST_F(InitialWeightsTest, InitFrom_RestartWithCheckpoint_GoesOnFromIt) {
-  BigramModel first(2, 8, 16), second(2, 8, 16), straight(2, 8, 16),
-      third(2, 8, 16);
-  ASSERT_TRUE(train(first, named("a")).ok());
-  TrainOptions options = named("b");
-  options.initFrom = dir / "runs/a";
-  ASSERT_TRUE(train(straight, options).ok());
-  options.runName = "c";
-  options.stopAfter = 10;
-  ASSERT_TRUE(train(second, options).ok());
-  options.runName = "";
-  options.stopAfter = 0;
-  options.restart = dir / "runs/c";
-  ASSERT_TRUE(succeeds(train(third, options)));
-  EXPECT_EQ(losses("b"), losses("c"));
-  EXPECT_EQ(tensors("b", "00000020"), tensors("c", "00000020"));
-}
-
 } // namespace

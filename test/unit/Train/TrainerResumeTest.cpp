@@ -144,9 +144,6 @@ TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
   options.resume = dir / "runs/a";
   EXPECT_TRUE(
       failsWith(train(third, options), "is at step 20, train.steps is 20"));
-  options.resume = "";
-  options.restart = dir / "runs/a";
-  EXPECT_TRUE(train(third, options).ok());
 }
 
 // A run killed in its final evaluation could never be finished.

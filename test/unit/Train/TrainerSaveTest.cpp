@@ -134,19 +134,6 @@ TEST_F(TrainerSaveTest, SaveMinutes_SavesByTheClock) {
   EXPECT_EQ(count(read("b/train.log"), "\nsaved "), 1u);
 }
 
-// A launcher once began at step 0 in a run whose `latest` was gone.
-TEST_F(TrainerSaveTest, LatestIsMissing_RestartGoesOn) {
-  BigramModel first(2, 8, 16), second(2, 8, 16);
-  TrainOptions options = named("a");
-  options.stopAfter = 10;
-  ASSERT_TRUE(train(first, options).ok());
-  fs::remove(dir / "runs/a/checkpoints/latest");
-  TrainOptions restart;
-  restart.restart = dir / "runs/a";
-  ASSERT_TRUE(train(second, restart).ok());
-  EXPECT_TRUE(contains(read("a/train.log"), "at step 10\n"));
-}
-
 // What was written into a folder that nobody finds again once ended with 0.
 TEST_F(TrainerSaveTest, RunDirectoryIsGone_IsAnError) {
   for (bool removed : {true, false}) {
