@@ -54,6 +54,8 @@ public:
   Status add(Bytes archive);
   /// Puts everything into memory, which is read-only or code after that.
   Result<PageMemory> map();
+  /// The objects with the addresses at which they were mapped.
+  std::vector<DebugObject> describe() const;
   /// The addresses of all functions that others may call.
   Result<std::map<std::string, KernelFunction>> findKernels() const;
 
@@ -67,6 +69,8 @@ private:
                       const Elf64_Sym &symbol) const;
 
   std::vector<Object> objects;
+  /// The files that they were read from.
+  std::vector<Bytes> files;
   char *memory = nullptr;
   /// Where code begins, then jumps, and the end.
   uint64_t code = 0, jumps = 0, end = 0;
@@ -104,7 +108,7 @@ template <typename T>
 static bool read(Bytes bytes, uint64_t offset, T &value) {
   std::optional<Bytes> found = slice(bytes, offset, sizeof value);
   if (found)
-    std::memcpy(&value, found->data(), sizeof value);
+    found->copy(reinterpret_cast<char *>(&value), sizeof value);
   return found.has_value();
 }
 
@@ -144,6 +148,7 @@ Status Linker::addObject(Bytes bytes) {
       header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_type != ET_REL ||
       header.e_machine != EM_X86_64 || header.e_shentsize != sizeof(Elf64_Shdr))
     return Error{"its binary has what is no ELF object for x86-64"};
+  files.push_back(bytes);
   Object &object = objects.emplace_back();
   for (unsigned i = 0; i < header.e_shnum; ++i) {
     Section &section = object.emplace_back();
@@ -196,7 +201,8 @@ void Linker::writeJumps() {
   char *next = memory + jumps;
   for (const Import &import : imports) {
     std::memcpy(next, jump, sizeof jump);
-    std::memcpy(next + sizeof jump, &import.address, sizeof import.address);
+    std::memcpy(next + sizeof jump, static_cast<const void *>(&import.address),
+                sizeof import.address);
     next += jumpBytes;
   }
 }
@@ -272,6 +278,25 @@ Result<PageMemory> Linker::map() {
   return pages;
 }
 
+std::vector<DebugObject> Linker::describe() const {
+  std::vector<DebugObject> described;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    std::string file(files[i]);
+    Elf64_Ehdr header;
+    read(file, 0, header);
+    for (size_t j = 0; j < objects[i].size(); ++j) {
+      Elf64_Shdr section = objects[i][j].header;
+      if (objects[i][j].isMapped())
+        section.sh_addr =
+            reinterpret_cast<uint64_t>(memory) + objects[i][j].place;
+      std::memcpy(file.data() + header.e_shoff + j * sizeof section, &section,
+                  sizeof section);
+    }
+    described.emplace_back(std::move(file));
+  }
+  return described;
+}
+
 Result<std::map<std::string, KernelFunction>> Linker::findKernels() const {
   std::map<std::string, KernelFunction> kernels;
   for (const Object &object : objects)
@@ -301,5 +326,6 @@ Result<KernelLibrary> KernelLibrary::load(std::string_view archive) {
   KernelLibrary library;
   NSA_ASSIGN_OR_RETURN(library.memory, linker.map());
   NSA_ASSIGN_OR_RETURN(library.kernels, linker.findKernels());
+  library.debugObjects = linker.describe();
   return library;
 }

@@ -3,11 +3,13 @@
 #ifndef NSA_RUNTIME_CPU_KERNELLIBRARY_H
 #define NSA_RUNTIME_CPU_KERNELLIBRARY_H
 
+#include "runtime/CPU/DebugObject.h"
 #include "runtime/CPU/Memory.h"
 
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace nsa {
 
@@ -16,7 +18,8 @@ namespace nsa {
 using KernelFunction = void (*)(void *const *arguments, int64_t begin,
                                 int64_t end);
 
-/// The kernels of an artefact, ready to run; unmapped on destruction.
+/// The kernels of an artefact, ready to run and known to debuggers;
+/// unmapped on destruction.
 class KernelLibrary {
 public:
   /// Maps the code and constants of an archive (ar) of ELF objects for x86-64,
@@ -33,6 +36,7 @@ public:
 private:
   PageMemory memory;
   std::map<std::string, KernelFunction> kernels;
+  std::vector<DebugObject> debugObjects;
 };
 
 } // namespace nsa

@@ -50,6 +50,38 @@ TEST(KernelLibrary, Objects_FunctionsRunAndOthersAreNotFound) {
   EXPECT_FALSE(library.find("memcpy"));
 }
 
+// As GDB reads it.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" const struct {
+  unsigned version, action;
+  const void *relevant;
+  const struct Entry {
+    const Entry *next, *previous;
+    const char *object;
+    uint64_t bytes;
+  } *first;
+} __jit_debug_descriptor;
+
+TEST(KernelLibrary, Debugger_KnowsWhereCodeLiesUntilUnmapped) {
+  ASSERT_FALSE(__jit_debug_descriptor.first);
+  {
+    KernelLibrary library = take(KernelLibrary::load(readObjects()));
+    auto kernel = reinterpret_cast<uint64_t>(library.find("test_number"));
+    ASSERT_TRUE(__jit_debug_descriptor.first);
+    std::string object(__jit_debug_descriptor.first->object,
+                       __jit_debug_descriptor.first->bytes);
+    bool isFound = false;
+    editSections(object, [&](Elf64_Shdr &section) {
+      isFound |= section.sh_flags & SHF_EXECINSTR &&
+                 section.sh_addr <= kernel &&
+                 kernel < section.sh_addr + section.sh_size;
+    });
+    EXPECT_TRUE(isFound);
+  }
+  EXPECT_FALSE(__jit_debug_descriptor.first);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
 TEST(KernelLibrary, DataThatCodeWrites_IsRefused) {
   std::string archive = readObjects();
   editSections(archive, [](Elf64_Shdr &section) {
