@@ -139,7 +139,7 @@ struct Limits {
 } // namespace
 
 /// Measured on an H100 with bf16, blocks of 64 tokens of which 16 are selected
-/// and groups of 6 and of 16 heads, from 2,048 tokens on; milliseconds with
+/// and groups of 6 and of 16 heads; milliseconds with
 /// lists / with masks, all kernels that only one form needs included. These
 /// selections agree little more than chance. In training they agree more: at
 /// 8,192 tokens, lists then take 0.43 and 0.62 ms forward and for dq:
@@ -151,12 +151,17 @@ struct Limits {
 ///   128    2,048   1.36   0.366 / 0.389  0.803 / 0.596  0.870 / 0.656
 ///          4,096   2.35   0.567 / 0.623  0.998 / 0.887  0.912 / 1.27
 ///          8,192   4.38   1.36 / 2.13    2.24 / 2.84    1.41 / 3.33
+///
+/// Of shorter sequences, masks take 0.74 of the time with lists at width 64
+/// forward and backward (0.94 in groups of 4 forward), at width 128 0.93 of
+/// that backward and 1.08 forward: see docs/performance.md.
 static Limits getLimits(const AttentionShape &shape) {
   int64_t width = shape.keyWidth + shape.valueWidth;
+  bool isShort = int64_t(shape.sequence) < 2048;
   if (width <= 128)
     return {3.0, 2.7, 2.4};
   if (width <= 256)
-    return {1.2, 2.4, 1.5};
+    return {isShort ? 0 : 1.2, 2.4, 1.5};
   return {};
 }
 
@@ -169,7 +174,7 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
       GatheredAttention::fits(selected))
     forms.forward = forms.queryGrad = SelectionForm::Gathered;
   const AttentionShape &shape = selected.shape;
-  constexpr int64_t shortest = 2048;
+  constexpr int64_t shortest = 512;
   bool isMeasured =
       machine.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
       shape.batch.isConstant() && shape.sequence.isConstant() &&

@@ -95,7 +95,8 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
 func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>, %indices: tensor<1x2x512x4xi32>)
     -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>) {
-  %dq, %dk, %dv = nsa.selected_attention_backward %do, %q, %k, %k, %q, %lse, %indices {select_block = 64 : i64}
+  %dq, %dk, %dv = nsa.selected_attention_backward %do, %q, %k, %k, %q, %lse, %indices
+      {nsa.schedules = {selected_query_grad = [#nsa.schedule]}, select_block = 64 : i64}
       : (tensor<1x512x12x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>, tensor<1x2x512x4xi32>)
       -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>)
   return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>

@@ -53,18 +53,18 @@ func.func @both(%q: tensor<1x4480x6x64xbf16>, %k: tensor<1x4480x2x64xbf16>, %i: 
 // Few enough for all kernels; of wide heads not for forward.
 // AUTO-LABEL: func.func @short(
 // AUTO-NOT: lists
-// AUTO-DAG: tile.launch @selected_attention_masks_b1s2048h6x2d64_
+// AUTO-DAG: tile.launch @selected_attention_masks_b1s1024h6x2d64_
 // AUTO-DAG: tile.launch @selected_attention_backward_dq_masks_
 // AUTO-DAG: tile.launch @selected_attention_backward_dkdv_masks_
-// AUTO-DAG: tile.launch @selected_attention_b1s2048h8x2d128_s64n16_bf16
+// AUTO-DAG: tile.launch @selected_attention_b1s1024h8x2d128_s64n16_bf16
 // AUTO: return
-func.func @short(%q: tensor<1x2048x6x64xbf16>, %k: tensor<1x2048x2x64xbf16>, %i: tensor<1x2x2048x16xi32>, %r: tensor<1x2048x8x128xbf16>, %s: tensor<1x2048x2x128xbf16>)
-    -> (tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x8x128xbf16>) {
-  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
-      : tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>
-  %dq, %dk, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
-      : tensor<1x2048x6x64xbf16>, tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x6x64xbf16>, tensor<1x6x2048xf32>
-  %p, %l = nsa.attention %r, %s, %s visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
-      : tensor<1x2048x8x128xbf16>, tensor<1x2048x2x128xbf16>, tensor<1x2048x2x128xbf16>
-  return %dq, %dk, %dv, %p : tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x8x128xbf16>
+func.func @short(%q: tensor<1x1024x6x64xbf16>, %k: tensor<1x1024x2x64xbf16>, %i: tensor<1x2x1024x16xi32>, %r: tensor<1x1024x8x128xbf16>, %s: tensor<1x1024x2x128xbf16>)
+    -> (tensor<1x1024x6x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x8x128xbf16>) {
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x1024x16xi32>)
+      : tensor<1x1024x6x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x2x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse visible(#nsa.selected<block = 64>, %i : tensor<1x2x1024x16xi32>)
+      : tensor<1x1024x6x64xbf16>, tensor<1x1024x6x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x6x64xbf16>, tensor<1x6x1024xf32>
+  %p, %l = nsa.attention %r, %s, %s visible(#nsa.selected<block = 64>, %i : tensor<1x2x1024x16xi32>)
+      : tensor<1x1024x8x128xbf16>, tensor<1x1024x2x128xbf16>, tensor<1x1024x2x128xbf16>
+  return %dq, %dk, %dv, %p : tensor<1x1024x6x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x2x64xbf16>, tensor<1x1024x8x128xbf16>
 }
