@@ -104,6 +104,8 @@ private:
 void Launch::runRank(int rank, pid_t parent, char *const *arguments) const {
   // A group of its own: a terminal's Ctrl-C comes from here alone, once.
   ::setpgid(0, 0);
+  // Which a terminal may take for a job in the background.
+  ::signal(SIGTTOU, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     ::_exit(1);
