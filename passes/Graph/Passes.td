@@ -391,8 +391,9 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
     head and loss are ranges of one operation and belong to no layer.
 
     With `budget-mib` the pass stops, in the order of the forward graph, as soon as
-    the values kept for the backward graph need no more than that. If they need
-    more even so, a remark says how much.
+    the values kept for the backward graph need no more than that; `block` then
+    treats as few layers, the first ones, as it takes, and the rest as `cheap`. If
+    they need more even so, a remark says how much.
 
     Example with `policy=cheap`:
 

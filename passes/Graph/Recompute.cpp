@@ -51,6 +51,10 @@ struct RecomputePass : nsa::impl::RecomputeBase<RecomputePass> {
 
   LogicalResult initialize(MLIRContext *context) override;
   void runOnOperation() override;
+
+private:
+  /// What is computed again; `none` is the plan without anything.
+  RecomputePlan select(const RecomputePlan &none) const;
 };
 
 } // namespace
@@ -121,22 +125,38 @@ static LogicalResult checkNoGradients(func::FuncOp function) {
   return success();
 }
 
+/// Blocks cost more time for each byte than cheap operations: with a budget,
+/// only as many layers as it takes.
+RecomputePlan RecomputePass::select(const RecomputePlan &none) const {
+  RecomputePlan plan = none;
+  bool isBlock = policy == RecomputePolicy::Block;
+  if (isBlock && budgetMiB == 0)
+    plan.selectBlocks(/*most=*/SIZE_MAX);
+  plan.selectCheap();
+  for (size_t layers = 1; isBlock && budgetMiB != 0 && !plan.fitsBudget();
+       ++layers) {
+    RecomputePlan next = none;
+    isBlock = next.selectBlocks(layers);
+    next.selectCheap();
+    plan = next;
+  }
+  return plan;
+}
+
 void RecomputePass::runOnOperation() {
   func::FuncOp function = getOperation();
   if (policy == RecomputePolicy::None || function.isExternal())
     return;
   if (failed(getReturn(function)))
     return signalPassFailure();
-  RecomputePlan plan(function, static_cast<uint64_t>(budgetMiB) << 20);
-  if (plan.getBackward().empty()) {
+  RecomputePlan none(function, static_cast<uint64_t>(budgetMiB) << 20);
+  if (none.getBackward().empty()) {
     if (failed(checkNoGradients(function)))
       signalPassFailure();
     return;
   }
-  uint64_t before = plan.getKeptBytes();
-  if (policy == RecomputePolicy::Block)
-    plan.selectBlocks();
-  plan.selectCheap();
+  uint64_t before = none.getKeptBytes();
+  RecomputePlan plan = select(none);
   Cloner cloner(function, plan);
   cloner.run();
   numClones += cloner.numClones;

@@ -122,8 +122,10 @@ void RecomputePlan::consider(ArrayRef<Operation *> group,
   keptBytes = keptBytes - dropped + added;
 }
 
-void RecomputePlan::selectBlocks() {
-  for (const OperationGroup &block : findLayers(forward, activations)) {
+bool RecomputePlan::selectBlocks(size_t most) {
+  auto layers = findLayers(forward, activations);
+  for (const OperationGroup &block :
+       ArrayRef(layers).take_front(std::min(most, layers.size()))) {
     DenseSet<Operation *> inside(block.begin(), block.end());
     // The next layer starts from the output.
     inside.erase(block.back());
@@ -133,6 +135,7 @@ void RecomputePlan::selectBlocks() {
              !isReturned(op);
     });
   }
+  return most <= layers.size();
 }
 
 void RecomputePlan::selectCheap() {

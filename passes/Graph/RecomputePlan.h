@@ -22,8 +22,9 @@ public:
   /// is computed again.
   RecomputePlan(mlir::func::FuncOp function, uint64_t budget);
 
-  /// Selects layers.
-  void selectBlocks();
+  /// Selects the first layers, `most` at most. Returns whether there are as
+  /// many.
+  bool selectBlocks(size_t most);
   /// Selects operations that are cheap to compute again.
   void selectCheap();
 
