@@ -44,9 +44,9 @@ inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
 /// Attribute of a kernel of attention and of its description, a dictionary: the
-/// schedule that it was cut by. `kernel` names it among all kernels, `number`
-/// is the schedule's index in the kernel's list, and `sizes` is empty for the
-/// first one.
+/// one of several schedules that it was cut by. `kernel` names the kernel and
+/// its list, `number` is the schedule's index there, `sizes` the schedule, and
+/// `spills`, if there is one, how many bytes a thread may spill.
 inline constexpr llvm::StringLiteral kScheduleAttr = "nsa.schedule";
 
 /// Attribute of the same, a unit: it is the last of the list.

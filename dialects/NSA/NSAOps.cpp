@@ -1,6 +1,7 @@
 //===- NSAOps.cpp - types, gradients and precision of nsa ops -------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSASpellings.h"
@@ -156,6 +157,12 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
       builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
       getOutput(), getLse(), getIndices(), getStart(), getVisibility(),
       getScaleAttr(), getSoftcapAttr());
+  NamedAttrList schedules(
+      (*this)->getAttrOfType<DictionaryAttr>(kSchedulesAttr));
+  for (auto own : {AttentionKernel::Forward, AttentionKernel::SelectedForward})
+    schedules.erase(stringifyAttentionKernel(own));
+  if (!schedules.empty())
+    backward->setAttr(kSchedulesAttr, schedules.getDictionary(getContext()));
   llvm::append_range(operandGrads, backward.getResults());
   operandGrads.append(getNumOperands() - 3, Value());
   return success();

@@ -223,6 +223,7 @@ private:
   SelectionForm addSelected(Kernel kernel, const SelectedAttention &selected,
                             SelectionForm form);
   ArrayAttr getGiven(Kernel kernel) const;
+  void addGiven(Operation *part, DictionaryAttr own, bool replaces);
 
   MachineAttr machine;
   SmallVector<Row> rows;
@@ -279,6 +280,20 @@ ArrayAttr SelectSchedule::getGiven(Kernel kernel) const {
   StringRef name = stringifyAttentionKernel(kernel);
   Attribute own = lists.get(name);
   return cast_or_null<ArrayAttr>(own || !ofModule ? own : ofModule.get(name));
+}
+
+/// Kernels of what is fused have one list, not one for each part.
+void SelectSchedule::addGiven(Operation *part, DictionaryAttr own,
+                              bool replaces) {
+  for (NamedAttribute each : own) {
+    Attribute other = lists.set(each.getName(), each.getValue());
+    if (replaces || !other || other == each.getValue())
+      continue;
+    part->emitOpError("has the schedules ")
+        << each.getValue() << " of " << each.getName()
+        << ", but what it is fused with has " << other;
+    signalPassFailure();
+  }
 }
 
 /// Adds the schedules of the form that a user says, or else of `form`. Returns
@@ -349,11 +364,10 @@ void SelectSchedule::runOnOperation() {
     if (!isa_and_present<FunctionOpInterface>(op->getParentOp()))
       return WalkResult::advance();
     lists.clear();
-    // Of what is fused, what its parts say.
+    // Of what is fused, what its parts say unless it does so itself.
     op->walk([&](Operation *part) {
       if (auto own = part->getAttrOfType<DictionaryAttr>(kSchedulesAttr))
-        for (NamedAttribute each : own)
-          lists.set(each.getName(), each.getValue());
+        addGiven(part, own, /*replaces=*/part == op);
     });
     if (auto select = dyn_cast<SelectOp>(op))
       add(Kernel::Select, getShapeOf(select, select.getKey()));
