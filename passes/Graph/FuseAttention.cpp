@@ -5,6 +5,7 @@
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NSA/FusedAttention.h"
 #include "passes/Graph/Passes.h"
+#include "passes/Kernels/NSA/SelectedForms.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
@@ -140,6 +141,12 @@ static SmallVector<AttentionOp> findBranches(CombineOp combine,
   if (!selected) {
     reportFusion(combine, "Branches",
                  "no branch attends to the blocks of indices");
+    return {};
+  }
+  if (gathersQueries(selected)) {
+    reportFusion(combine, "Branches",
+                 "the selected branch gathers queries, which takes launches of "
+                 "its own");
     return {};
   }
   llvm::erase_if(branches, [&](AttentionOp branch) {

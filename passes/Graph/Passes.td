@@ -665,12 +665,17 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let description = [{
     - `nsa.combine` and the `nsa.attention` of its branches become one `nsa.fused`:
       one branch to the blocks of indices and, on CPUs, any to tokens, of the same
-      queries; on GPUs they have other tiles. Outputs of the other branches are inputs of it. Those of its
-      own are results if something else, the gradient, reads them.
+      queries; on GPUs they have other tiles. Outputs of the other branches are
+      inputs of it. Those of its own are results if something else, the gradient,
+      reads them. Where the branch to blocks gathers its queries, nothing is fused:
+      that takes launches of its own.
     - `nsa.combine_backward`, the gradients of all branches, one of them with
       indices, and the sum of their gradients of the queries become one
-      `nsa.fused`. Values computed again for one of them move before it.
-      `nn.rotary` that turns gradients of queries and keys back joins them.
+      `nsa.fused`. Its kernels, one of rows and one of each branch's keys, read the
+      gradient of the sum: no kernel of the operations inside does, and the
+      gradients of the branches' outputs are never in memory. Values computed again
+      for one of them move before it. `nn.rotary` that turns gradients of queries
+      and keys back joins them.
     - `nsa.compress` of the keys and of the values of one attention become one
       `nsa.compress_key_value` if they are of one kind, with the rotation of the
       compressed keys; so do their gradients.

@@ -102,16 +102,6 @@ def SelectSchedule : Pass<"nsa-select-schedule", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::NSADialect"];
 }
 
-def SeparateGathered : Pass<"nsa-separate-gathered", "::mlir::ModuleOp"> {
-  let summary = "Take sums apart whose queries are gathered";
-  let description = [{
-    Makes operations of their own of the branches and the sum that an `nsa.fused`
-    holds, where a schedule gathers the queries of its selected branch: this takes
-    several launches.
-  }];
-  let dependentDialects = ["::nsa::NSADialect"];
-}
-
 def ConvertToTile : NSA_KernelPass<"nsa-convert-to-tile"> {
   let summary = "Turn nsa and nn operations into tile kernels and launches";
   let description = [{

@@ -81,7 +81,6 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createUseLibraryTypes());
     manager.addPass(createRotateWithCompression());
     manager.addPass(createSelectSchedule());
-    manager.addPass(createSeparateGathered());
     manager.addPass(createConvertToTile());
     return addCleanUp(manager);
   case Phase::Buffer:

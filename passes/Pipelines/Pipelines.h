@@ -14,8 +14,8 @@
 //   for several ranks nsa-shard-optimizer, and nsa-expand-updates
 // - kernel: nsa-note-compressed-extents, of GPUs nsa-launch-decode-steps,
 //   nsa-launch-vector-matmuls, nsa-use-library-types,
-//   nsa-rotate-with-compression, nsa-select-schedule, nsa-separate-gathered;
-//   nsa-convert-to-tile, canonicalize, cse
+//   nsa-rotate-with-compression, nsa-select-schedule; nsa-convert-to-tile,
+//   canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand

@@ -302,3 +302,16 @@ func.func @chained(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k,
   %dq = nn.add %d0, %dqc : (!q, !q) -> !q
   return %dq : !q
 }
+
+// Gathered queries take several launches: the sum has one of its own.
+// CHECK-LABEL: func.func @gathered
+// CHECK: nsa.fused
+// SELECTED-LABEL: func.func @gathered
+// SELECTED-NOT: nsa.fused
+// SELECTED: nsa.combine
+func.func @gathered(%q: !q, %oc: !q, %k: !k, %i: !i, %g: tensor<1x16x2x2xf32>) -> !q {
+  %os, %ls = nsa.attention %q, %k, %k visible(#nsa.selected<block = 8>, %i : !i)
+      {nsa.schedules = {selected_forward = [#nsa.schedule<form = gathered>]}} : !q, !k, !k
+  %o = nsa.combine %g, %oc, %os : (tensor<1x16x2x2xf32>, !q, !q) -> !q
+  return %o : !q
+}

@@ -104,7 +104,6 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
   auto kernel = AttentionKernel::Forward;
   if (attention.selected) {
     SelectedForms forms(op, *attention.selected);
-    // Sums that would hold such a branch were taken apart before.
     auto own = dyn_cast<AttentionOp>(op);
     if (own && forms.forward == SelectionForm::Gathered) {
       rewriter.replaceOp(

@@ -1,18 +1,10 @@
 //===- GatheredAttention.cpp - queries gathered for each block ------------===//
 
 #include "passes/Kernels/NSA/GatheredAttention.h"
-#include "dialects/Interfaces/AttributeNames.h"
-#include "dialects/NSA/FusedAttention.h"
+#include "dialects/NN/NNOps.h"
 #include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/NSAToTile.h"
-#include "passes/Kernels/NSA/SelectedForms.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
-#include "passes/Kernels/Passes.h"
-
-namespace nsa {
-#define GEN_PASS_DEF_SEPARATEGATHERED
-#include "passes/Kernels/Passes.h.inc"
-} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -614,36 +606,4 @@ Value GatheredAttention::launchQueryGrad(
     rows.store(scaled(b, sum, scale / getPartScale(shape)), out[0]);
   };
   return attention.launch(cache, builder, op, kernels, lists)[0];
-}
-
-namespace {
-struct SeparateGathered : nsa::impl::SeparateGatheredBase<SeparateGathered> {
-  void runOnOperation() override;
-};
-} // namespace
-
-void SeparateGathered::runOnOperation() {
-  SmallVector<FusedOp> found;
-  getOperation().walk([&](FusedOp op) {
-    if (op.isBackward())
-      return;
-    for (auto branch : op.getBody().getOps<AttentionOp>())
-      if (hasIndices(branch)) {
-        SelectedAttention selected(branch, MachineAttr::of(op));
-        if (SelectedForms(op, selected).forward == SelectionForm::Gathered)
-          found.push_back(op);
-      }
-  });
-  for (FusedOp op : found) {
-    IRRewriter rewriter(op);
-    // Each branch takes what is of its own kernels.
-    if (Attribute schedules = op->getAttr(kSchedulesAttr))
-      for (auto branch : op.getBody().getOps<AttentionOp>())
-        branch->setAttr(kSchedulesAttr, schedules);
-    Operation *yield = op.getBody().front().getTerminator();
-    rewriter.inlineBlockBefore(&op.getBody().front(), op, op.getOperands());
-    SmallVector<Value> results(yield->getOperands());
-    rewriter.eraseOp(yield);
-    rewriter.replaceOp(op, results);
-  }
 }

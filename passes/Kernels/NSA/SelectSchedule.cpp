@@ -198,6 +198,18 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
   return forms;
 }
 
+bool nsa::gathersQueries(AttentionOp op) {
+  constexpr auto kernel = AttentionKernel::SelectedForward;
+  MachineAttr machine = MachineAttr::of(op);
+  if (!hasIndices(op) || !machine.isParallel())
+    return false;
+  SelectedAttention selected(op, machine);
+  ArrayAttr given = getSchedules(op, kernel);
+  SelectionForm form = given ? cast<ScheduleAttr>(given[0]).getForm()
+                             : chooseForms(selected, machine).forward;
+  return limitForm(form, kernel, selected) == SelectionForm::Gathered;
+}
+
 //===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
@@ -336,8 +348,17 @@ void SelectSchedule::addAttention(AttentionOp op) {
   if (!hasIndices(op))
     return add(Kernel::Forward, shape);
   SelectedAttention selected(op, machine);
-  addSelected(Kernel::SelectedForward, selected,
-              chooseForms(selected, machine).forward);
+  SelectionForm form = chooseForms(selected, machine).forward;
+  // What is fused is one launch.
+  bool isFused = isa<FusedOp>(op->getParentOp());
+  if (isFused && form == SelectionForm::Gathered)
+    form = SelectionForm::Lists;
+  form = addSelected(Kernel::SelectedForward, selected, form);
+  if (!isFused || form != SelectionForm::Gathered)
+    return;
+  op.emitOpError("is to gather queries, which takes several launches, in an "
+                 "nsa.fused, which is one");
+  signalPassFailure();
 }
 
 void SelectSchedule::addGradients(AttentionBackwardOp op) {

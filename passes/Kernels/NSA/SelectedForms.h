@@ -3,6 +3,7 @@
 #ifndef NSA_PASSES_KERNELS_NSA_SELECTEDFORMS_H
 #define NSA_PASSES_KERNELS_NSA_SELECTEDFORMS_H
 
+#include "dialects/NSA/NSAOps.h"
 #include "passes/Kernels/NSA/DenseAttentionKernels.h"
 #include "passes/Kernels/NSA/SelectedAttentionKernels.h"
 
@@ -22,6 +23,10 @@ struct SelectedForms {
 /// `form`, or lists where a kernel has none of that form.
 SelectionForm limitForm(SelectionForm form, AttentionKernel kernel,
                         const SelectedAttention &selected);
+
+/// Whether the forward kernels of `op` gather queries: those of a sum that has
+/// it as a branch are then no single one.
+bool gathersQueries(AttentionOp op);
 
 /// Causal attention whose queries see only the blocks that they selected.
 DenseAttention makeMasked(const SelectedAttention &selected,

@@ -1,5 +1,5 @@
-// RUN: %S/Inputs/with-schedules.sh %s "form = gathered, gathered_heads = 1" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-separate-gathered --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
-// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-separate-gathered --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
+// RUN: %S/Inputs/with-schedules.sh %s "form = gathered, gathered_heads = 1" | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=AUTO
 
 // Two key heads take turns: the second one adds its rows to the results of the
 // first, and its parts wait for the number of the turn.
