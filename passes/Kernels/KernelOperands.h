@@ -9,7 +9,10 @@
 //     SmallVector<Value *> slots() { return {&parts, &table}; }
 //   };
 //
-// A kernel that reads what its operation does has the operation's adaptor.
+// A kernel that reads what its operation does has the operation's adaptor. One
+// of few arguments may name them where its body begins:
+//
+//   auto [parts, table, sum] = named<3>(args);
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +22,15 @@
 #include "passes/Kernels/LaunchGroup.h"
 
 namespace nsa {
+
+/// All of the values, which are `N`.
+template <size_t N>
+std::array<mlir::Value, N> named(mlir::ValueRange values) {
+  assert(values.size() == N && "a name for each value");
+  std::array<mlir::Value, N> names;
+  llvm::copy(values, names.begin());
+  return names;
+}
 
 /// The inputs of a launch.
 template <typename T>
@@ -67,19 +79,29 @@ llvm::LogicalResult replaceBy(KernelCache &cache,
   return llvm::success();
 }
 
-/// Replaces an operation by a kernel of its own operands and results, which
-/// `build` gets from the operation's adaptor.
+/// Launches a kernel of the operands of `op`, which `build` gets as the
+/// operation's adaptor.
 template <typename OpT, typename BuildT>
-llvm::LogicalResult replaceByKernel(KernelCache &cache,
-                                    mlir::PatternRewriter &rewriter, OpT op,
-                                    const KernelSpec &spec, BuildT build) {
+mlir::ResultRange launchKernel(KernelCache &cache, mlir::OpBuilder &builder,
+                               OpT op, const KernelSpec &spec,
+                               mlir::TypeRange outputs, BuildT build) {
   size_t count = op->getNumOperands();
-  return cache.replace(
-      rewriter, op, spec,
+  return cache.launch(
+      builder, op, spec, op->getOperands(), outputs,
       [&](tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> args) {
         build(b, typename OpT::Adaptor(args.take_front(count), op),
               args.drop_front(count));
       });
+}
+
+/// Replaces an operation by such a kernel to its results.
+template <typename OpT, typename BuildT>
+llvm::LogicalResult replaceByKernel(KernelCache &cache,
+                                    mlir::PatternRewriter &rewriter, OpT op,
+                                    const KernelSpec &spec, BuildT build) {
+  rewriter.replaceOp(
+      op, launchKernel(cache, rewriter, op, spec, op->getResultTypes(), build));
+  return llvm::success();
 }
 
 } // namespace nsa

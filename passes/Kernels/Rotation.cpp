@@ -1,6 +1,7 @@
 //===- Rotation.cpp - rotary embedding of elements and of rows ------------===//
 
 #include "passes/Kernels/Rotation.h"
+#include "passes/Kernels/KernelOperands.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -129,6 +130,14 @@ void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
             });
 }
 
+namespace {
+struct RotationOperands {
+  SmallVector<Value *> slots() { return {&from, &table, &start}; }
+
+  Value from, table, start;
+};
+} // namespace
+
 LaunchPart nsa::rotateTensor(Value from, Value table, Value start,
                              bool inverse) {
   constexpr int64_t mostHeads = 4;
@@ -143,25 +152,21 @@ LaunchPart nsa::rotateTensor(Value from, Value table, Value start,
                       getExtent(from, 0)},
                      3 * type.getNumElements()};
   spec.takesExtents = !start && hasAnglesOfAll(table, sequence);
-  SmallVector<Value> inputs = {from, table};
-  if (start)
-    inputs.push_back(start);
-  bool isPacked = static_cast<bool>(start);
-  return {spec, inputs, {type}, [=](TileBuilder &b, ArrayRef<Value> args) {
-            Expr firstHead = b.programId(1) * mostHeads;
-            Expr firstRow = b.programId(0) * rows, batch = b.programId(2);
-            Value row = b.range(firstRow, rows, 0);
-            Value start = isPacked ? args[2] : Value();
-            Angles angles(b, args[1],
-                          getPositions(b, args[0], start, batch, firstRow, rows,
-                                       /*stride=*/1),
-                          width / 2);
-            b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
-                      [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
-                        RowsOfHeads own = {batch, row, head};
-                        angles.rotate(b, args[0], args.back(), own, own,
-                                      inverse);
-                        return {};
-                      });
-          }};
+  return makeLaunch(
+      spec, RotationOperands{from, table, start}, {type},
+      [=](TileBuilder &b, const RotationOperands &in, ArrayRef<Value> out) {
+        Expr firstHead = b.programId(1) * mostHeads;
+        Expr firstRow = b.programId(0) * rows, batch = b.programId(2);
+        Value row = b.range(firstRow, rows, 0);
+        Angles angles(b, in.table,
+                      getPositions(b, in.from, in.start, batch, firstRow, rows,
+                                   /*stride=*/1),
+                      width / 2);
+        b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
+                  [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
+                    RowsOfHeads own = {batch, row, head};
+                    angles.rotate(b, in.from, out.front(), own, own, inverse);
+                    return {};
+                  });
+      });
 }

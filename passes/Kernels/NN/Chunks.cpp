@@ -47,8 +47,12 @@ template <typename OpT>
 static LogicalResult convertRows(OpT op, KernelCache &cache,
                                  PatternRewriter &rewriter) {
   constexpr bool split = std::is_same_v<OpT, nn::SplitRowsOp>;
-  RowGrid grid(split ? op->getOperand(0) : op->getResult(0),
-               cache.getMachine().getElementsPerProgram());
+  Value whole;
+  if constexpr (split)
+    whole = op.getInput();
+  else
+    whole = op.getOutput();
+  RowGrid grid(whole, cache.getMachine().getElementsPerProgram());
   int64_t programs = 0;
   for (Value part : op.getParts())
     programs += llvm::divideCeil(getDim(part, 0), int64_t(grid.perProgram));
@@ -82,7 +86,7 @@ static LogicalResult convertCountTargets(nn::CountTargetsOp op,
     if (op.getOverAll())
       count = b.map({count}, b.f32(),
                     [&](ArrayRef<Expr> x) { return x[0] / double(elements); });
-    b.store(count, b.view(out[0], {1}), {b.range(0, 1, 0)});
+    b.store(count, b.view(out.front(), {1}), {b.range(0, 1, 0)});
   };
   KernelSpec spec = {op.getOverAll() ? "over_all" : "",
                      "n" + std::to_string(elements),
@@ -110,7 +114,7 @@ static LogicalResult convertMeanLoss(nn::MeanLossOp op, KernelCache &cache,
     Value count = b.load(b.view(in.getCount(), {1}), {place});
     b.store(b.map({b.reduceAdd(sums), count}, b.f32(),
                   [](ArrayRef<Expr> x) { return x[0] / max(x[1], 1); }),
-            b.view(out[0], {1}), {place});
+            b.view(out.front(), {1}), {place});
   };
   KernelSpec spec = {
       "", "n" + std::to_string(op.getLosses().size()), {1, 1, 1}};

@@ -88,13 +88,15 @@ Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
                [](ArrayRef<Expr> x) { return x[0] + log(x[1]); });
 }
 
-/// Outputs lse, and per program the sum of losses and the number of targets.
+/// The results are lse, and of each program the sum of losses and the number of
+/// targets.
 void CrossEntropyKernel::buildForward(TileBuilder &b,
                                       nn::CrossEntropyOp::Adaptor in,
                                       ArrayRef<Value> out) const {
+  auto [lse, losses, counts] = named<3>(out);
   Value logits = grid.viewRows(b, in.getLogits());
   Value targets = grid.viewPerRow(b, in.getTargets());
-  Value lses = grid.viewPerRow(b, out[0]);
+  Value lses = grid.viewPerRow(b, lse);
   auto sums = grid.forEachRow(
       b, {b.zeros(1, 1), b.constantF32(0)},
       [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -109,15 +111,16 @@ void CrossEntropyKernel::buildForward(TileBuilder &b,
         return {loss, b.expr(carried[1]) + convert(isValid, b.f32())};
       });
   Expr program = b.programId(0);
-  b.store(sums[0], out[1], {b.range(program, 1, 0)});
-  b.storeScalar(sums[1], out[2], {program});
+  auto [loss, count] = named<2>(sums);
+  b.store(loss, losses, {b.range(program, 1, 0)});
+  b.storeScalar(count, counts, {program});
 }
 
 /// One program: sums the parts of all programs. What is `over` so many targets
 /// is divided by their number.
 static void buildMean(TileBuilder &b, int64_t programs,
-                      std::optional<int64_t> over, Value losses, Value counts,
-                      ArrayRef<Value> out) {
+                      std::optional<int64_t> over, ArrayRef<Value> args) {
+  auto [losses, counts, meanLoss, ofAll] = named<4>(args);
   int64_t tile = pickTile(programs, 1024);
   auto addTiles = [&](Value parts) {
     Value sums = b.forLoop(
@@ -137,8 +140,8 @@ static void buildMean(TileBuilder &b, int64_t programs,
     count = b.map({count}, b.f32(),
                   [&](ArrayRef<Expr> x) { return x[0] / double(*over); });
   Value first = b.range(0, 1, 0);
-  b.store(loss, b.view(out[0], {1}), {first});
-  b.store(count, b.view(out[1], {1}), {first});
+  b.store(loss, b.view(meanLoss, {1}), {first});
+  b.store(count, b.view(ofAll, {1}), {first});
 }
 
 void CrossEntropyKernel::buildBackward(TileBuilder &b,
@@ -147,7 +150,7 @@ void CrossEntropyKernel::buildBackward(TileBuilder &b,
   Value logits = grid.viewRows(b, in.getLogits()),
         targets = grid.viewPerRow(b, in.getTargets());
   Value lses = grid.viewPerRow(b, in.getLse()),
-        dLogits = grid.viewRows(b, out[0]);
+        dLogits = grid.viewRows(b, out.front());
   Expr scale = b.loadScalar(in.getLossGrad(), {}) /
                max(b.loadScalar(in.getCount(), {}), 1);
   grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
@@ -169,8 +172,8 @@ void CrossEntropyKernel::buildBackward(TileBuilder &b,
   });
 }
 
-/// Outputs the loss of each row and, with a gradient, dlogits. The logits are
-/// those of the targets from `first` on.
+/// The results are the loss of each row and, with a gradient, dlogits. The
+/// logits are those of the targets from `first` on.
 void CrossEntropyKernel::buildChunk(TileBuilder &b,
                                     nn::CrossEntropyChunkOp::Adaptor in,
                                     ArrayRef<Value> out) const {
@@ -191,7 +194,7 @@ void CrossEntropyKernel::buildChunk(TileBuilder &b,
                   [&](ArrayRef<Expr> x) {
                     return select(isValid, x[0] - logit, 0);
                   }),
-            out[0], {b.range(row, 1, 0)});
+            out.front(), {b.range(row, 1, 0)});
     if (!hasGradient)
       return {};
     Expr factor = select(isValid, scale, 0);
@@ -203,7 +206,7 @@ void CrossEntropyKernel::buildChunk(TileBuilder &b,
             Expr hit = convert(x[1] == target, b.f32());
             return factor * (exp(x[0] - x[2]) - hit);
           });
-          b.store(grad, out[1], {row, cols});
+          b.store(grad, out.back(), {row, cols});
           return {};
         });
     return {};
@@ -227,28 +230,25 @@ static LogicalResult convertCrossEntropy(nn::CrossEntropyOp op,
   CrossEntropyKernel kernel(op.getLogits(), cache.getMachine());
   auto programs = int64_t(kernel.grid.programs);
   Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
-  auto rows = cache.launch(
-      rewriter, op, kernel.spec(5), op->getOperands(),
-      {op.getLse().getType(), parts, parts},
-      [&](auto &b, ArrayRef<Value> args) {
-        size_t count = op->getNumOperands();
-        kernel.buildForward(
-            b, nn::CrossEntropyOp::Adaptor(args.take_front(count), op),
-            args.drop_front(count));
-      });
+  auto [lse, losses, counts] =
+      named<3>(launchKernel(cache, rewriter, op, kernel.spec(5),
+                            {op.getLse().getType(), parts, parts},
+                            [&](auto &b, auto in, ArrayRef<Value> out) {
+                              kernel.buildForward(b, in, out);
+                            }));
   KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
   std::optional<int64_t> over;
   if (op.getOverAll()) {
     over = op.getNumTargets();
     spec.shape += "_over" + std::to_string(*over);
   }
-  auto mean = cache.launch(rewriter, op, spec, rows.drop_front(),
-                           {op.getLoss().getType(), op.getCount().getType()},
-                           [&](auto &b, ArrayRef<Value> args) {
-                             buildMean(b, programs, over, args[0], args[1],
-                                       args.drop_front(2));
-                           });
-  rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
+  auto [loss, count] =
+      named<2>(cache.launch(rewriter, op, spec, {losses, counts},
+                            {op.getLoss().getType(), op.getCount().getType()},
+                            [&](auto &b, ArrayRef<Value> args) {
+                              buildMean(b, programs, over, args);
+                            }));
+  rewriter.replaceOp(op, ValueRange{loss, lse, count});
   return success();
 }
 

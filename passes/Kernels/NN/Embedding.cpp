@@ -11,7 +11,7 @@ using namespace nsa::tile;
 static void buildForward(TileBuilder &b, const RowGrid &grid,
                          nn::EmbeddingOp::Adaptor in, ArrayRef<Value> out) {
   Value table = in.getTable(), ids = grid.viewPerRow(b, in.getIds());
-  Value y = grid.viewRows(b, out[0]);
+  Value y = grid.viewRows(b, out.front());
   Value cols = b.range(0, grid.width, 1);
   grid.forEachRow(b, {}, [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
     Expr id = b.loadScalar(ids, {t});
@@ -29,7 +29,8 @@ struct TableGradient {
   TableGradient(nn::EmbeddingBackwardOp op, MachineAttr machine);
 
   KernelSpec spec() const;
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  void build(TileBuilder &b, nn::EmbeddingBackwardOp::Adaptor in,
+             Value tableGrad) const;
 
   RowGrid grid;
   int64_t vocab, slice, slices;
@@ -144,17 +145,18 @@ void TableGradient::addTokens(TileBuilder &b, const Target &target,
   }
 }
 
-void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
+void TableGradient::build(TileBuilder &b, nn::EmbeddingBackwardOp::Adaptor in,
+                          Value tableGrad) const {
   Target target;
-  target.dy = grid.viewRows(b, args[0]);
-  target.ids = grid.viewPerRow(b, args[1]);
-  target.table = args[2];
+  target.dy = grid.viewRows(b, in.getOutputGrad());
+  target.ids = grid.viewPerRow(b, in.getIds());
+  target.table = tableGrad;
   target.cols = b.range(b.programId(0) * slice, slice, 1);
   if (strides > 1)
     target.firstRow = b.programId(1);
   tile::Operand first = 0, end = grid.rows;
   if (parts > 1) {
-    target.table = b.view(args[2], {parts, vocab, grid.width});
+    target.table = b.view(tableGrad, {parts, vocab, grid.width});
     Expr part = b.programId(2);
     target.part = {part};
     int64_t range =
@@ -190,9 +192,11 @@ static LogicalResult convertEmbeddingBackward(nn::EmbeddingBackwardOp op,
     type = RankedTensorType::get(
         {gradient.parts, gradient.vocab * gradient.grid.width},
         getElementType(op.getTableGrad()));
-  Value table = cache.launch(
-      rewriter, op, gradient.spec(), op->getOperands(), type,
-      [&](auto &b, ArrayRef<Value> args) { gradient.build(b, args); })[0];
+  Value table = launchKernel(cache, rewriter, op, gradient.spec(), type,
+                             [&](auto &b, auto in, ArrayRef<Value> out) {
+                               gradient.build(b, in, out.front());
+                             })
+                    .front();
   if (gradient.parts > 1)
     table = launchSumOfRows(cache, rewriter, op, table, result);
   rewriter.replaceOp(op, table);

@@ -40,7 +40,8 @@ struct GateKernel {
   }
   void buildForward(TileBuilder &b, nn::GateOp::Adaptor in,
                     ArrayRef<Value> out) const;
-  void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildBackward(TileBuilder &b, nn::GateBackwardOp::Adaptor in,
+                     ArrayRef<Value> out) const;
 
   static constexpr int64_t tileRows = 16;
   RowGrid grid;
@@ -81,7 +82,7 @@ SmallVector<Value> nsa::differentiateGates(ArrayRef<Expr> x) {
 void GateKernel::buildForward(TileBuilder &b, nn::GateOp::Adaptor in,
                               ArrayRef<Value> out) const {
   Value logits = grid.viewRows(b, in.getLogits());
-  Value gates = grid.viewRows(b, out[0]), bias = in.getBias();
+  Value gates = grid.viewRows(b, out.front()), bias = in.getBias();
   SmallVector<Value> cols = columns(b), biases;
   for (Value c : cols)
     biases.push_back(bias ? b.load(bias, {c})
@@ -107,9 +108,12 @@ void GateKernel::buildForward(TileBuilder &b, nn::GateOp::Adaptor in,
 }
 
 /// Every program writes one row of the partial sums of dbias.
-void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
-  Value dGates = grid.viewRows(b, args[0]), gates = grid.viewRows(b, args[1]);
-  Value dLogits = grid.viewRows(b, args[2]), partials = args[3];
+void GateKernel::buildBackward(TileBuilder &b, nn::GateBackwardOp::Adaptor in,
+                               ArrayRef<Value> out) const {
+  auto [logitsGrad, partials] = named<2>(out);
+  Value dGates = grid.viewRows(b, in.getGatesGrad());
+  Value gates = grid.viewRows(b, in.getGates());
+  Value dLogits = grid.viewRows(b, logitsGrad);
   SmallVector<Value> cols = columns(b), sums;
   SmallVector<Type> types(cols.size(), b.f32());
   for (size_t i = 0; i < cols.size(); ++i)
@@ -152,9 +156,11 @@ static LogicalResult convertGateBackward(nn::GateBackwardOp op,
                     op.getActivation());
   auto launch = [&]() -> FailureOr<ResultRange> {
     kernel.grid.cutInto(*op.getPartialSums());
-    return cache.launch(
-        rewriter, op, kernel.spec(6), op->getOperands(), op->getResultTypes(),
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
+    return launchKernel(cache, rewriter, op, kernel.spec(6),
+                        op->getResultTypes(),
+                        [&](auto &b, auto in, ArrayRef<Value> out) {
+                          kernel.buildBackward(b, in, out);
+                        });
   };
   rewriter.replaceOp(op, *launchWithRowSum(cache, rewriter, op, launch));
   return success();

@@ -146,10 +146,11 @@ Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
       rows * width};
   return cache.launch(builder, op, spec, partials, result,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                        auto [rows, sums] = named<2>(args);
                         Value cols = b.range(b.programId(0) * tile, tile, 1);
                         Value sum =
-                            sumRows(b, args[0], cols, machine.getSumRows());
-                        b.store(sum, b.view(args[1], {width}), {cols});
+                            sumRows(b, rows, cols, machine.getSumRows());
+                        b.store(sum, b.view(sums, {width}), {cols});
                       })[0];
 }
 

@@ -30,14 +30,15 @@ static FlatGrid getNormGrid(Value gradient, MachineAttr machine) {
 template <typename GridT>
 static void buildSquares(TileBuilder &b, const GridT &grid,
                          ArrayRef<Value> args) {
-  Value input = grid.view(b, args[0]);
+  auto [elements, sum] = named<2>(args);
+  Value input = grid.view(b, elements);
   Value sums = grid.forEachTile(
       b, {b.zeros(1, grid.tile)},
       [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {b.map({carried[0], b.load(input, at)}, b.f32(),
                       [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
       })[0];
-  b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
+  b.store(b.reduceAdd(sums), sum, {b.range(b.programId(0), 1, 0)});
 }
 
 /// Gradients whose parts one kernel adds: GPUs take a few hundred pointers.
@@ -45,7 +46,8 @@ static constexpr size_t kMostParts = 128;
 
 /// The parts of gradients, in order, as a row.
 static Value sumParts(TileBuilder &b, ArrayRef<Value> gradients) {
-  int64_t count = cast<MemRefType>(gradients[0].getType()).getNumElements();
+  int64_t count =
+      cast<MemRefType>(gradients.front().getType()).getNumElements();
   Value i = b.range(0, count, 1);
   Value sums = b.zeros(1, count);
   for (Value parts : gradients)
@@ -56,7 +58,7 @@ static Value sumParts(TileBuilder &b, ArrayRef<Value> gradients) {
 
 /// One program: the parts of the first gradients, for a kernel that goes on.
 static void buildSumOfParts(TileBuilder &b, ArrayRef<Value> args) {
-  int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
+  int64_t count = cast<MemRefType>(args.back().getType()).getNumElements();
   b.store(sumParts(b, args.drop_back()), args.back(), {b.range(0, count, 1)});
 }
 
@@ -112,9 +114,10 @@ struct MatrixGrid : private FlatGrid {
 
 static void buildNormalize(TileBuilder &b, const MatrixGrid &grid,
                            ArrayRef<Value> args) {
+  auto [input, squares, output] = named<3>(args);
   int64_t parts = grid.getParts();
-  Value x = grid.view(b, args[0]), y = grid.view(b, args[2]);
-  Value sums = b.view(args[1], {grid.batch, parts});
+  Value x = grid.view(b, input), y = grid.view(b, output);
+  Value sums = b.view(squares, {grid.batch, parts});
   Expr matrix = b.programId(0) / parts;
   Value square = b.reduceAdd(b.load(sums, {matrix, b.range(0, parts, 1)}));
   Value inverse = b.map({square}, b.f32(), [](ArrayRef<Expr> x) {
@@ -169,18 +172,21 @@ static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
 /// One program, of scalars: see nn.average_step.
 static void buildAverageStep(TileBuilder &b, nn::AverageStepOp::Adaptor in,
                              ArrayRef<Value> out) {
+  auto [meanHyper, meanLoss] = named<2>(out);
   Expr count = b.loadScalar(in.getCount(), {});
   for (int i = 0; i < training::numHyper; ++i) {
     Expr value = b.loadScalar(in.getHyper(), {i});
-    b.storeScalar(i == training::gradScaleSlot ? value / count : value, out[0],
-                  {i});
+    b.storeScalar(i == training::gradScaleSlot ? value / count : value,
+                  meanHyper, {i});
   }
-  b.storeScalar(b.loadScalar(in.getLoss(), {}) / count, out[1], {});
+  b.storeScalar(b.loadScalar(in.getLoss(), {}) / count, meanLoss, {});
 }
 
 /// One program, of scalars: see nn.update_loss_scale.
 static void buildLossScale(TileBuilder &b, nn::UpdateLossScaleOp::Adaptor in,
                            ArrayRef<Value> out) {
+  auto [unscaledHyper, unscaledNorm, newScale, newStreak, newSkipped] =
+      named<5>(out);
   constexpr double largest = 0x1p24;
   double infinity = std::numeric_limits<double>::infinity();
   auto load = [&](Value scalar) { return b.loadScalar(scalar, {}); };
@@ -195,13 +201,13 @@ static void buildLossScale(TileBuilder &b, nn::UpdateLossScaleOp::Adaptor in,
     value = i == training::gradScaleSlot ? value / scale
             : i == training::stepSlot    ? value - skipped
                                          : value;
-    b.storeScalar(value, out[0], {i});
+    b.storeScalar(value, unscaledHyper, {i});
   }
-  b.storeScalar(norm / scale, out[1], {});
-  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), out[2],
+  b.storeScalar(norm / scale, unscaledNorm, {});
+  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), newScale,
                 {});
-  b.storeScalar(select(ok & !full, streak + 1, 0), out[3], {});
-  b.storeScalar(select(ok, skipped, skipped + 1), out[4], {});
+  b.storeScalar(select(ok & !full, streak + 1, 0), newStreak, {});
+  b.storeScalar(select(ok, skipped, skipped + 1), newSkipped, {});
 }
 
 //===----------------------------------------------------------------------===//
@@ -277,7 +283,7 @@ static LogicalResult convertRootOfMean(nn::RootOfMeanOp op, KernelCache &cache,
   return replaceByKernel(
       cache, rewriter, op, spec, [](auto &b, auto in, ArrayRef<Value> out) {
         Expr mean = b.loadScalar(in.getMean(), {});
-        b.storeScalar(sqrt(mean * double(in.getRanks())), out[0], {});
+        b.storeScalar(sqrt(mean * double(in.getRanks())), out.front(), {});
       });
 }
 

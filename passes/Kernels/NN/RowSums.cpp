@@ -30,13 +30,13 @@ static LogicalResult convertAccumulateRows(nn::AccumulateRowsOp op,
     ends.push_back(programs);
     flops += ShapedType::getNumElements(getShape(rows));
   }
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+  auto build = [&](TileBuilder &b, auto in, ArrayRef<Value> out) {
     Expr program = b.programId(0);
     for (size_t i = 0; i < count; ++i) {
       int64_t first = i ? ends[i - 1] : 0;
       b.ifThen((program >= first) & (program < ends[i]), [&] {
         Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
-        addRows(b, args[i], args[count + i], args[2 * count + i], cols,
+        addRows(b, in.getSums()[i], in.getRows()[i], out[i], cols,
                 cache.getMachine().getSumRows());
       });
     }
@@ -45,7 +45,7 @@ static LogicalResult convertAccumulateRows(nn::AccumulateRowsOp op,
                      "n" + std::to_string(count),
                      {std::max<int64_t>(programs, 1), 1, 1},
                      flops};
-  return cache.replace(rewriter, op, spec, build);
+  return replaceByKernel(cache, rewriter, op, spec, build);
 }
 
 void nsa::populateRowSumPatterns(KernelPatterns &patterns) {

@@ -285,7 +285,7 @@ void VectorMatmul::build(TileBuilder &b, const KernelGraph *graph,
     llvm::append_range(own, args.drop_front(numInputs + 2));
     frame.emplace(b, *graph, own, shape);
   } else {
-    x = b.view(args[0], shape);
+    x = b.view(args.front(), shape);
   }
   Expr start = b.programId(0) * static_cast<double>(perProgram);
   SmallVector<Value> rows = loadRows(b, w, start), factors;
@@ -380,7 +380,7 @@ void VectorMatmul::launch(KernelCache &cache) {
                        }
                      build(b, own, all);
                    });
-  output.replaceAllUsesWith(results[0]);
+  output.replaceAllUsesWith(results.front());
   for (auto [value, result] : llvm::zip_equal(others, results.drop_front()))
     value.replaceAllUsesWith(result);
   if (consumer) {

@@ -58,7 +58,7 @@ private:
   };
   Cut cut(StringRef suffix, AttentionKernel kernel, bool hasMasks);
 
-  QueryGradResults launchQueryGrad(ArrayRef<Value> lists);
+  QueryGradResults launchQueryGrad(const InverseIndex &lists);
   Value launchDenseQueryGrad(const QueryGradResults &query);
   LaunchPart makeBiasGrad(const QueryGradResults &query);
 
@@ -68,7 +68,7 @@ private:
                               KeyValueGradArgs in, int64_t parts);
   SmallVector<Value> launchKeyValueGrad(int64_t branch,
                                         const QueryGradResults &query,
-                                        ArrayRef<Value> lists);
+                                        const InverseIndex &lists);
   LaunchPart makeBlocks(int64_t branch, const QueryGradResults &query);
   LaunchPart makeSums(int64_t branch, ValueRange parts, const Extent &tiles,
                       int64_t keys);
@@ -189,7 +189,7 @@ Gradients::Cut Gradients::cut(StringRef suffix, AttentionKernel kernel,
 
 /// Where queries are gathered, one launch makes all but their gradient, which
 /// `lists` lead to.
-QueryGradResults Gradients::launchQueryGrad(ArrayRef<Value> lists) {
+QueryGradResults Gradients::launchQueryGrad(const InverseIndex &lists) {
   bool hasMasks = masksQueries(), gathers = gathersQueries();
   auto kernel = !machine.selected ? AttentionKernel::QueryGrad
                 : gathers         ? AttentionKernel::QueryRows
@@ -282,8 +282,9 @@ Value Gradients::launchDenseQueryGrad(const QueryGradResults &query) {
                      makeLaunch(spec, in, {first.getQuery().getType()},
                                 [&](TileBuilder &b, const AttentionOperands &in,
                                     ArrayRef<Value> out) {
-                                  own.buildDense(b, in, out[0]);
-                                }))[0];
+                                  own.buildDense(b, in, out.front());
+                                }))
+      .front();
 }
 
 /// Of all heads, or on wide machines a program for each key head.
@@ -295,7 +296,8 @@ LaunchPart Gradients::makeBiasGrad(const QueryGradResults &query) {
           {query.biasParts},
           {grads.gate.getBias().getType()},
           [this](TileBuilder &b, ArrayRef<Value> args) {
-            queryGrad->buildBiasGrad(b, args[0], args[1]);
+            auto [parts, biasGrad] = named<2>(args);
+            queryGrad->buildBiasGrad(b, parts, biasGrad);
           }};
 }
 
@@ -337,8 +339,9 @@ LaunchPart Gradients::makeKeyValueGrad(int64_t branch, const Cut &cut,
     return makeLaunch(
         whole, in, types,
         [=](TileBuilder &b, KeyValueGradArgs in, ArrayRef<Value> out) {
-          in.keyGrad = out[0];
-          in.valueGrad = out[1];
+          auto [keyGrad, valueGrad] = named<2>(out);
+          in.keyGrad = keyGrad;
+          in.valueGrad = valueGrad;
           KeyProgram program = keys.getKeyProgram(b, parts);
           keys.buildKeyValueGrad(b, program, in);
           if (in.table)
@@ -353,7 +356,7 @@ LaunchPart Gradients::makeKeyValueGrad(int64_t branch, const Cut &cut,
 /// dk and dv of a branch to tokens, or sums of parts of them.
 SmallVector<Value> Gradients::launchKeyValueGrad(int64_t branch,
                                                  const QueryGradResults &query,
-                                                 ArrayRef<Value> lists) {
+                                                 const InverseIndex &lists) {
   bool isSelected = branch == machine.number;
   bool hasMasks = isSelected && masksKeys();
   std::string suffix = getSuffix(branch) + (hasMasks ? "_masks" : "");
@@ -366,8 +369,8 @@ SmallVector<Value> Gradients::launchKeyValueGrad(int64_t branch,
   if (hasMasks) {
     in.masks = launchMasks();
   } else if (isSelected) {
-    in.offsets = lists[0];
-    in.list = lists[1];
+    in.offsets = lists.offsets;
+    in.list = lists.list;
     if (hasListParts())
       parts = made.selected->gradParts;
   }
@@ -399,7 +402,8 @@ LaunchPart Gradients::makeBlocks(int64_t branch,
 /// Adds `parts` of dk and dv, a program for each of `tiles` of `keys`.
 LaunchPart Gradients::makeSums(int64_t branch, ValueRange parts,
                                const Extent &tiles, int64_t keys) {
-  PartsOperands in = {parts[0], parts[1]};
+  auto [keyParts, valueParts] = named<2>(parts);
+  PartsOperands in = {keyParts, valueParts};
   if (isTurned(branch)) {
     in.table = table;
     in.start = start;
@@ -416,11 +420,12 @@ LaunchPart Gradients::makeSums(int64_t branch, ValueRange parts,
         if (hasLists)
           firstPart = machine.selected->firstPart(
               first / machine.selected->selectBlock);
-        addParts(b, in.keyGrad, out[0], batch, row, head, machine.shape.scale,
+        auto [keyGrad, valueGrad] = named<2>(out);
+        addParts(b, in.keyGrad, keyGrad, batch, row, head, machine.shape.scale,
                  firstPart);
-        addParts(b, in.valueGrad, out[1], batch, row, head, 1, firstPart);
+        addParts(b, in.valueGrad, valueGrad, batch, row, head, 1, firstPart);
         if (in.table)
-          rotateRange(b, out[0], out[0], in.table, batch, head, first, keys,
+          rotateRange(b, keyGrad, keyGrad, in.table, batch, head, first, keys,
                       stride, /*inverse=*/true, in.start);
       });
 }
@@ -434,14 +439,17 @@ Gradients::getResults(const QueryGradResults &query, Value queryGrad,
                       Value biasGrad,
                       ArrayRef<SmallVector<Value>> keyValueGrads) {
   auto fused = dyn_cast<FusedOp>(op);
-  if (!fused)
-    return {queryGrad, keyValueGrads[0][0], keyValueGrads[0][1]};
+  if (!fused) {
+    auto [keyGrad, valueGrad] = named<2>(keyValueGrads.front());
+    return {queryGrad, keyGrad, valueGrad};
+  }
   llvm::DenseMap<Value, Value> found;
   if (grads.queryGrad)
     found[FusedGradients::getStored(grads.queryGrad)] = queryGrad;
   for (auto [branch, own] : llvm::zip_equal(grads.branches, keyValueGrads)) {
-    found[FusedGradients::getStored(branch.getKeyGrad())] = own[0];
-    found[branch.getValueGrad()] = own[1];
+    auto [keyGrad, valueGrad] = named<2>(own);
+    found[FusedGradients::getStored(branch.getKeyGrad())] = keyGrad;
+    found[branch.getValueGrad()] = valueGrad;
   }
   if (grads.gateBackward) {
     found[grads.gateBackward.getLogitsGrad()] = query.gatesGrad;
@@ -457,7 +465,7 @@ Gradients::getResults(const QueryGradResults &query, Value queryGrad,
 }
 
 SmallVector<Value> Gradients::launch() {
-  SmallVector<Value> lists;
+  InverseIndex lists;
   if (machine.selected && !masksKeys())
     lists = machine.selected->launchLists(cache, rewriter, op, indices);
   QueryGradResults query = launchQueryGrad(lists);
@@ -506,7 +514,7 @@ SmallVector<Value> Gradients::launch() {
     turnBack(ofQueries);
     for (int64_t branch : tokens)
       if (branch != machine.number || !hasListParts())
-        turnBack(own[branch][0]);
+        turnBack(own[branch].front());
   }
   if (!last.empty())
     for (auto [place, results] : llvm::zip_equal(

@@ -166,7 +166,7 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
         };
         ForwardResults own;
         if (fused)
-          own.sum = out[0];
+          own.sum = out.front();
         for (AttentionOp branch : sum.branches) {
           own.branches.emplace_back();
           if (branch)
@@ -199,7 +199,7 @@ static void buildRotaryForward(TileBuilder &b,
                                const AttentionBranches &attention,
                                RotaryAttentionOp::Adaptor in,
                                ArrayRef<Value> out) {
-  Value rotatedQuery = out[2];
+  auto [output, lse, rotatedQuery] = named<3>(out.take_front(3));
   RowProgram program = attention.getRange()->makeForwardProgram(b);
   const QueryRange &range = program.range;
   Expr head = b.expr(program.head);
@@ -217,7 +217,7 @@ static void buildRotaryForward(TileBuilder &b,
   own.query = rotatedQuery;
   own.branches = {{in.getKey(), in.getValue()}};
   own.start = in.getStart();
-  buildForward(b, attention, own, {/*sum=*/Value(), {{out[0], out[1]}}});
+  buildForward(b, attention, own, {/*sum=*/Value(), {{output, lse}}});
 }
 
 static LogicalResult convertRotaryAttention(RotaryAttentionOp op,
@@ -235,13 +235,10 @@ static LogicalResult convertRotaryAttention(RotaryAttentionOp op,
   spec.schedule = own;
   spec.takesExtents =
       spec.takesExtents && hasAnglesOfAll(op.getTable(), range.shape.sequence);
-  return cache.replace(rewriter, op, spec,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         size_t numInputs = op->getNumOperands();
-                         buildRotaryForward(b, AttentionBranches(range),
-                                            {args.take_front(numInputs), op},
-                                            args.drop_front(numInputs));
-                       });
+  return replaceByKernel(
+      cache, rewriter, op, spec, [&](auto &b, auto in, ArrayRef<Value> out) {
+        buildRotaryForward(b, AttentionBranches(range), in, out);
+      });
 }
 
 void nsa::populateAttentionPatterns(KernelPatterns &patterns) {

@@ -2,6 +2,7 @@
 
 #include "passes/Kernels/NSA/AttentionKernels.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 
@@ -115,8 +116,8 @@ Value nsa::launchSequenceEnds(KernelCache &cache, OpBuilder &builder,
   spec.grid = {ceilDiv(tokens, tile), batch, 1};
   return cache.launchOnce(builder, op, spec, start, start.getType(),
                           [&](TileBuilder &b, ArrayRef<Value> args) {
-                            buildSequenceEnds(b, tile, tokens, args[0],
-                                              args[1]);
+                            auto [starts, ends] = named<2>(args);
+                            buildSequenceEnds(b, tile, tokens, starts, ends);
                           })[0];
 }
 

@@ -97,15 +97,15 @@ LaunchPart nsa::appendRow(CacheAppendOp op, RotaryAtOp rotary) {
       [=](TileBuilder &b, const AppendOperands &in, ArrayRef<Value> out) {
         ArrayRef<int64_t> shape = getMemoryShape(in.row);
         Expr batch = b.programId(0), index = b.loadScalar(in.index, {batch});
-        Expr place = getPlace(index, getMemoryShape(out[0])[1]);
+        Expr place = getPlace(index, getMemoryShape(out.front())[1]);
         Value heads = b.range(0, shape[2], 0);
         if (in.table) {
           RowsOfHeads target = {batch, place, heads};
-          return rotateRows(b, in.row, out[0], in.table, {batch, 0, heads},
+          return rotateRows(b, in.row, out.front(), in.table, {batch, 0, heads},
                             index * stride, /*inverse=*/false, &target);
         }
         Value cols = b.range(0, shape[3], 1);
-        b.store(b.load(in.row, {batch, 0, heads, cols}), out[0],
+        b.store(b.load(in.row, {batch, 0, heads, cols}), out.front(),
                 {batch, place, heads, cols});
       });
 }
@@ -217,7 +217,7 @@ LaunchPart CompressedRow::getPart() const {
       spec, in, {tokens.getUpdated().getType(), append.getUpdated().getType()},
       [=](TileBuilder &b, const CompressedRowOperands &in,
           ArrayRef<Value> out) {
-        buildCompressedRow(b, length, stride, in, out[0], out[1]);
+        buildCompressedRow(b, length, stride, in, out.front(), out.back());
       });
 }
 
@@ -286,9 +286,10 @@ static LogicalResult convertCacheFill(CacheFillOp op, KernelCache &cache,
                {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
                 getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
   spec.inPlace = {{0, 0}};
-  return replaceByKernel(
-      cache, rewriter, op, spec,
-      [](auto &b, auto in, ArrayRef<Value> out) { buildFill(b, in, out[0]); });
+  return replaceByKernel(cache, rewriter, op, spec,
+                         [](auto &b, auto in, ArrayRef<Value> out) {
+                           buildFill(b, in, out.front());
+                         });
 }
 
 static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
@@ -300,7 +301,7 @@ static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
                 getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
   return replaceByKernel(cache, rewriter, op, spec,
                          [=](auto &b, auto in, ArrayRef<Value> out) {
-                           buildRead(b, in, count, out[0]);
+                           buildRead(b, in, count, out.front());
                          });
 }
 
@@ -343,7 +344,7 @@ static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
     Value cols = b.range(0, shape[2], 1);
     Value row = b.load(in.getInput(),
                        {batch, b.loadScalar(in.getIndex(), {batch}), cols});
-    b.store(row, out[0], {batch, 0, cols});
+    b.store(row, out.front(), {batch, 0, cols});
   };
   KernelSpec spec =
       makeSpec("b" + std::to_string(shape[0]) + "s" + std::to_string(shape[1]) +

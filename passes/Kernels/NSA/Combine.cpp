@@ -75,7 +75,7 @@ static LogicalResult convertCombine(CombineOp op, KernelCache &cache,
   return replaceByKernel(cache, rewriter, op,
                          kernel.spec(2 * kernel.branches - 1),
                          [&](auto &b, auto in, ArrayRef<Value> out) {
-                           kernel.buildForward(b, in, out[0]);
+                           kernel.buildForward(b, in, out.front());
                          });
 }
 

@@ -33,12 +33,11 @@ CompressOperands getOperands(CompressionKind kind, Value input,
   in.start = start;
   in.outputGrad = in.dotGrad = outputGrad;
   unsigned weights = getNumWeights(kind);
-  if (weights > 0)
-    in.weight = parameters[0];
-  if (weights > 1)
-    in.outputWeight = parameters[1];
-  if (parameters.size() > weights)
-    in.positions = parameters[weights];
+  SmallVector<Value *> slots = {&in.weight, &in.outputWeight};
+  slots.truncate(weights);
+  slots.push_back(&in.positions);
+  for (auto [slot, value] : llvm::zip(slots, parameters))
+    *slot = value;
   return in;
 }
 
@@ -158,7 +157,7 @@ public:
   std::vector<LaunchPart> makeOutputs(ValueRange results);
   SmallVector<Value> launchOutputs() {
     auto results = launch("", makeOutputs(op->getResults()));
-    return llvm::map_to_vector(results, [](auto &own) { return own[0]; });
+    return llvm::map_to_vector(results, [](auto &own) { return own.front(); });
   }
   /// Those of the inputs, then of the parameters.
   SmallVector<Value> launchGrads();
@@ -189,18 +188,18 @@ LaunchPart Compression::output(Value y) const {
   KernelSpec spec = kernel.spec("", kernel.blockGrid(), isMean ? 1 : product());
   spec.takesExtents =
       spec.takesExtents && hasAnglesOfAll(in.table, getExtent(y, 1));
-  return makeLaunch(spec, in, {y.getType()},
-                    [kernel = kernel, isMean](TileBuilder &b,
-                                              const CompressOperands &in,
-                                              ArrayRef<Value> out) {
-                      isMean ? kernel.buildMean(b, in, out)
-                             : kernel.buildProjection(b, in, out);
-                      int64_t rows = kernel.blockTile();
-                      if (in.table)
-                        rotateRange(b, out[0], out[0], in.table, b.programId(2),
-                                    b.programId(1), b.programId(0) * rows, rows,
-                                    kernel.stride, /*inverse=*/false, in.start);
-                    });
+  return makeLaunch(
+      spec, in, {y.getType()},
+      [kernel = kernel, isMean](TileBuilder &b, const CompressOperands &in,
+                                ArrayRef<Value> out) {
+        isMean ? kernel.buildMean(b, in, out)
+               : kernel.buildProjection(b, in, out);
+        int64_t rows = kernel.blockTile();
+        if (in.table)
+          rotateRange(b, out.front(), out.front(), in.table, b.programId(2),
+                      b.programId(1), b.programId(0) * rows, rows,
+                      kernel.stride, /*inverse=*/false, in.start);
+      });
 }
 
 SmallVector<SmallVector<Value>>
@@ -220,7 +219,7 @@ void Compressions::launchBiases() {
   for (const Compression &part : parts)
     launches.push_back(part.bias());
   for (auto [part, results] : llvm::zip_equal(parts, launch("bias", launches)))
-    part.in.positions = results[0];
+    part.in.positions = results.front();
 }
 
 std::vector<LaunchPart> Compressions::makeOutputs(ValueRange results) {
@@ -243,8 +242,9 @@ SmallVector<Value> Compressions::launchGrads() {
       launches.push_back(part.hiddenGrad());
     for (auto [part, results] :
          llvm::zip_equal(parts, launch("dz", launches))) {
-      part.in.dotGrad = results[0];
-      part.in.active = results[1];
+      auto [dotGrad, active] = named<2>(results);
+      part.in.dotGrad = dotGrad;
+      part.in.active = active;
     }
     launches.clear();
   }
@@ -257,15 +257,15 @@ SmallVector<Value> Compressions::launchGrads() {
   }
   auto results = launch(isMean ? "dx" : "dxdw", launches);
   SmallVector<Value> inputs, parameters;
-  size_t perPart = launches.size() / parts.size();
-  for (size_t first = 0; first < launches.size(); first += perPart) {
-    inputs.push_back(results[first][0]);
+  for (auto *next = results.begin(); next != results.end();) {
+    inputs.push_back((next++)->front());
     if (isMean)
       continue;
-    parameters.push_back(results[first + 1][0]);
+    ArrayRef<Value> weightGrads = *next++;
+    parameters.push_back(weightGrads.front());
     if (isMlp)
-      parameters.push_back(results[first + 2][0]);
-    llvm::append_range(parameters, ArrayRef(results[first + 1]).drop_front());
+      parameters.push_back((next++)->front());
+    llvm::append_range(parameters, weightGrads.drop_front());
   }
   llvm::append_range(inputs, parameters);
   return inputs;
@@ -302,15 +302,14 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   for (Value x : tokens)
     parts.push_back(rotateTensor(x, attention.getTable(), attention.getStart(),
                                  /*inverse=*/false));
-  auto results = compressions.launch("rotary", parts);
-  rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});
-  SmallVector<Value> rotated;
-  for (const SmallVector<Value> &result : ArrayRef(results).drop_front(2))
-    rotated.push_back(result[0]);
+  auto results = llvm::map_to_vector(compressions.launch("rotary", parts),
+                                     [](auto &own) { return own.front(); });
+  ArrayRef<Value> rotated = ArrayRef(results).drop_front(2);
+  rewriter.replaceOp(compress, ArrayRef(results).take_front(2));
 
   rewriter.setInsertionPoint(attention);
   auto apart = AttentionOp::create(
-      rewriter, attention.getLoc(), rotated[0], attention.getKey(),
+      rewriter, attention.getLoc(), rotated.front(), attention.getKey(),
       attention.getValue(), /*indices=*/Value(), attention.getStart(),
       attention.getVisibility(), attention.getScaleAttr(),
       attention.getSoftcapAttr());

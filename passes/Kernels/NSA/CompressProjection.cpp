@@ -351,19 +351,20 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, const In &in,
   SmallVector<Value> sums = sumUp(cols, hasPositions, /*withProduct=*/true);
   Value matrixRows = matrixRowsOf(b, r, m0, size);
   if (!hasPositions)
-    return b.store(sums[0], out[0], {head, matrixRows, cols});
+    return b.store(sums[0], out.front(), {head, matrixRows, cols});
 
   Value position = b.load(in.positions, {head, r, b.range(m0, size, 0)});
   Value weightGrad = b.map({sums[0], position, sums[1]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; });
-  b.store(weightGrad, out[0], {head, matrixRows, cols});
+  b.store(weightGrad, out.front(), {head, matrixRows, cols});
   // In f32: the sum is no operand to round, nor is one row one of tensor cores.
   auto storePositions = [&](Value cols, Value sum) {
     int64_t slice = widthSlice();
     b.forLoop(0, padded(), slice, {}, [&](Expr c, ArrayRef<Value>) {
       Value matrix =
           b.load(in.weight, {head, b.range(r * width + c, slice, 0), cols});
-      b.store(rowDot(b, matrix, sum), out[1], {head, r, b.range(c, slice, 0)});
+      b.store(rowDot(b, matrix, sum), out.back(),
+              {head, r, b.range(c, slice, 0)});
       return SmallVector<Value>();
     });
   };

@@ -158,7 +158,8 @@ DecodeAttention::forEachKeyTile(const RowProgram &program, Expr position,
 }
 
 void DecodeAttention::build(TileBuilder &b, DecodeAttentionOp::Adaptor in,
-                            Value output, Value lse) const {
+                            ArrayRef<Value> out) const {
+  auto [output, lse] = named<2>(out);
   RowProgram program = makeHeadProgram(
       b, shape, numRows, parts == 1 ? b.constant(0) : b.programId(0));
   Expr position = b.loadScalar(in.getPositions(), {program.range.batch});
@@ -188,8 +189,9 @@ LaunchPart DecodeAttention::getPart(KernelCache &cache) const {
   return {spec, inputs, types,
           [attention = *this](TileBuilder &b, ArrayRef<Value> args) {
             auto &op = attention.op;
+            // What is prefetched comes after the operands.
             attention.build(b, {args.take_front(op->getNumOperands()), op},
-                            args.drop_back().back(), args.back());
+                            args.take_back(2));
           }};
 }
 
@@ -218,7 +220,7 @@ static LogicalResult convertDecodeAttention(DecodeAttentionOp op,
                      attention.flops()};
   return replaceByKernel(cache, rewriter, op, spec,
                          [&](auto &b, auto in, ArrayRef<Value> out) {
-                           attention.build(b, in, out[0], out[1]);
+                           attention.build(b, in, out);
                          });
 }
 

@@ -22,7 +22,7 @@ struct DecodeAttention {
   /// Program: (part, key head, batch). Writes o [B, parts, Hq, dv] and lse
   /// [B, Hq, parts].
   void build(tile::TileBuilder &b, DecodeAttentionOp::Adaptor in,
-             mlir::Value output, mlir::Value lse) const;
+             llvm::ArrayRef<mlir::Value> out) const;
   /// The launch of all parts, with outputs in f32. It may have more inputs.
   LaunchPart getPart(KernelCache &cache) const;
 

@@ -240,7 +240,7 @@ Value nsa::launchDecodeSelect(KernelCache &cache, OpBuilder &builder,
       cache, builder, op,
       makeLaunch(spec, in, {type},
                  [&](auto &b, const ScoreOperands &in, ArrayRef<Value> out) {
-                   scores.build(b, in, out[0]);
+                   scores.build(b, in, out.front());
                  }))[0];
   spec = {"best",
           scores.name() + "n" + std::to_string(best.count),
@@ -253,6 +253,6 @@ Value nsa::launchDecodeSelect(KernelCache &cache, OpBuilder &builder,
       cache, builder, op,
       makeLaunch(spec, in, {op.getIndices().getType()},
                  [&](auto &b, const ScoreOperands &in, ArrayRef<Value> out) {
-                   best.build(b, in, out[0]);
+                   best.build(b, in, out.front());
                  }))[0];
 }

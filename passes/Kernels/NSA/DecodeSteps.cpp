@@ -10,7 +10,6 @@
 #include "passes/Kernels/NN/NNToTile.h"
 #include "passes/Kernels/NSA/Caches.h"
 #include "passes/Kernels/NSA/DecodeKernels.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/RowGates.h"
 #include "passes/Kernels/Passes.h"
 
@@ -114,8 +113,10 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
     launches.back().inputs.push_back(weight);
   OpBuilder builder(op);
   auto results = launchTogether(cache, builder, op, suffix, launches);
-  for (auto [branch, values] : llvm::zip_equal(together, results))
-    parts[branch] = {values[0], values[1]};
+  for (auto [branch, values] : llvm::zip_equal(together, results)) {
+    auto [output, lse] = named<2>(values);
+    parts[branch] = {output, lse};
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,20 +167,22 @@ void AttentionSteps::sumParts(DecodeAttentionOp op) {
   auto results = cache.launch(
       builder, op, spec, {own.output, own.lse}, types,
       [&](TileBuilder &b, ArrayRef<Value> args) {
+        auto [outputs, lses] = named<2>(args.take_front(2));
+        ArrayRef<Value> out = args.drop_front(2);
         Expr head = b.programId(0), batch = b.programId(1);
         Value columns = b.range(0, width, 1);
-        b.store(HeadParts(b, args[0], args[1], batch, head, columns).getSum(b),
-                args[2], {batch, 0, head, columns});
+        b.store(HeadParts(b, outputs, lses, batch, head, columns).getSum(b),
+                out.front(), {batch, 0, head, columns});
         if (!hasLse)
           return;
         int64_t count = getDim(own.output, 1);
-        Value lses = b.load(args[1], {batch, head, b.range(0, count, 0)});
-        b.store(mergeLse(b, lses, /*axis=*/0), args[3],
+        Value split = b.load(lses, {batch, head, b.range(0, count, 0)});
+        b.store(mergeLse(b, split, /*axis=*/0), out.back(),
                 {batch, head, b.range(0, 1, 1)});
       });
-  op.getOutput().replaceAllUsesWith(results[0]);
+  op.getOutput().replaceAllUsesWith(results.front());
   if (hasLse)
-    op.getLse().replaceAllUsesWith(results[1]);
+    op.getLse().replaceAllUsesWith(results.back());
   op.erase();
 }
 
@@ -190,16 +193,17 @@ static SmallVector<Value> buildGates(TileBuilder &b, nn::GateOp gate,
   SmallVector<Expr> values;
   if (!gate) {
     for (int64_t c = 0; c < branches; ++c)
-      values.push_back(b.loadScalar(args[0], {batch, 0, head, c}));
+      values.push_back(b.loadScalar(args.front(), {batch, 0, head, c}));
     return llvm::to_vector_of<Value>(values);
   }
+  nn::GateOp::Adaptor in(args, gate);
   ArrayRef<int64_t> shape = getShape(gate.getLogits());
-  Value logits = b.view(args[0], {shape[0], shape[2]});
+  Value logits = b.view(in.getLogits(), {shape[0], shape[2]});
   for (int64_t c = 0; c < branches; ++c) {
     Expr column = head * static_cast<double>(branches) + static_cast<double>(c);
     Expr value = convert(b.loadScalar(logits, {batch, column}), b.f32());
-    if (gate.getBias())
-      value = value + b.loadScalar(args[1], {column});
+    if (in.getBias())
+      value = value + b.loadScalar(in.getBias(), {column});
     values.push_back(value);
   }
   if (gate.getActivation() == nn::GateActivation::Softmax)

@@ -3,7 +3,6 @@
 #include "passes/Kernels/NSA/GatheredAttention.h"
 #include "dialects/NN/NNOps.h"
 #include "passes/Kernels/KernelOperands.h"
-#include "passes/Kernels/NSA/NSAToTile.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
 
 using namespace mlir;
@@ -170,7 +169,8 @@ SmallVector<Value> GatheredAttention::launchPieces(KernelCache &cache,
   return llvm::to_vector_of<Value>(
       cache.launchOnce(builder, op, spec, offsets, {type, type},
                        [&](TileBuilder &b, ArrayRef<Value> args) {
-                         buildPieces(b, args[0], args[1], args[2]);
+                         auto [offsets, blocks, entries] = named<3>(args);
+                         buildPieces(b, offsets, blocks, entries);
                        }));
 }
 
@@ -296,32 +296,30 @@ void GatheredAttention::forEachTile(
   b.forLoop(begin, end, selected.gatherTile, {}, gather);
 }
 
-/// `in` are q, k and v; `out` the parts and their statistics.
 void GatheredAttention::buildForwardParts(TileBuilder &b, const Index &index,
-                                          ArrayRef<Value> in,
-                                          ArrayRef<Value> out) const {
+                                          Value q, Value k, Value v,
+                                          Value parts, Value statistics) const {
   const AttentionShape &shape = selected.shape;
-  forEachTile(
-      b, index, in[1], in[2], /*isGradient=*/false, [&](const Rows &rows) {
-        Value queries = rows.load(b, in[0], shape.columns(b, shape.keyWidth));
-        auto init = OnlineSoftmax::init(b, selected.gatherRows,
-                                        shape.ownWidth(shape.valueWidth));
-        auto softmax = OnlineSoftmax::fromCarried(rows.forEachKeyTile(
-            init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
-              return attend(b, queries, tile, shape.exponent(),
-                            OnlineSoftmax::fromCarried(carried))
-                  .carried();
-            }));
-        rows.storePart(b, softmax.output(b), out[0],
-                       shape.ownColumns(b, shape.valueWidth));
-        shape.buildOnce(b, [&] {
-          for (auto [number, value] :
-               llvm::enumerate(ArrayRef<Value>{softmax.max, softmax.sum}))
-            b.store(value, out[1],
-                    {rows.batch, rows.localHead, int64_t(number), rows.slot,
-                     rows.query});
-        });
-      });
+  forEachTile(b, index, k, v, /*isGradient=*/false, [&](const Rows &rows) {
+    Value queries = rows.load(b, q, shape.columns(b, shape.keyWidth));
+    auto init = OnlineSoftmax::init(b, selected.gatherRows,
+                                    shape.ownWidth(shape.valueWidth));
+    auto softmax = OnlineSoftmax::fromCarried(rows.forEachKeyTile(
+        init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
+          return attend(b, queries, tile, shape.exponent(),
+                        OnlineSoftmax::fromCarried(carried))
+              .carried();
+        }));
+    rows.storePart(b, softmax.output(b), parts,
+                   shape.ownColumns(b, shape.valueWidth));
+    shape.buildOnce(b, [&] {
+      for (auto [number, value] :
+           llvm::enumerate(ArrayRef<Value>{softmax.max, softmax.sum}))
+        b.store(value, statistics,
+                {rows.batch, rows.localHead, int64_t(number), rows.slot,
+                 rows.query});
+    });
+  });
 }
 
 /// `in` are those of QueryGradInputs; `out` the parts.
@@ -409,16 +407,15 @@ Value SumRows::add(Value parts, int64_t width, Value weights) const {
                    })[0];
 }
 
-/// `in` are the parts and their statistics, and the indices; `out` the output
-/// and its lse.
 void GatheredAttention::buildForwardSum(TileBuilder &b, Expr firstHead,
-                                        ArrayRef<Value> in,
-                                        ArrayRef<Value> out) const {
+                                        Value parts, Value statistics,
+                                        Value indices, Value output,
+                                        Value lse) const {
   const AttentionShape &shape = selected.shape;
   Exponent exponent = shape.exponent();
-  SumRows rows(b, selected, firstHead, in[2]);
+  SumRows rows(b, selected, firstHead, indices);
   auto load = [&](int64_t number) {
-    return b.load(in[1],
+    return b.load(statistics,
                   {rows.batch, rows.localHead, number, rows.slots, rows.place});
   };
   Value maxima = b.map({load(0), rows.place}, b.f32(), [&](ArrayRef<Expr> x) {
@@ -435,13 +432,13 @@ void GatheredAttention::buildForwardSum(TileBuilder &b, Expr firstHead,
   rows.place = b.map({rows.place, weights}, b.i32(), [](ArrayRef<Expr> x) {
     return select(x[1] > 0, x[0], -1);
   });
-  rows.store(rows.add(in[0], shape.valueWidth, normalized), out[0]);
+  rows.store(rows.add(parts, shape.valueWidth, normalized), output);
   b.store(b.map({max, sum}, b.f32(),
                 [&](ArrayRef<Expr> x) {
                   return select(x[1] > 0, exponent.toLse(x[0], x[1]),
                                 -INFINITY);
                 }),
-          out[1], {rows.batch, rows.head, rows.query});
+          lse, {rows.batch, rows.head, rows.query});
 }
 
 //===----------------------------------------------------------------------===//
@@ -470,10 +467,13 @@ struct GatheredAttention::Kernels {
 SmallVector<Value> GatheredAttention::launch(KernelCache &cache,
                                              OpBuilder &builder, Operation *op,
                                              const Kernels &kernels,
-                                             ArrayRef<Value> lists) const {
+                                             const InverseIndex &lists) const {
   const AttentionShape &shape = selected.shape;
   bool takesTurns = turns > 1;
-  SmallVector<Value> pieces = launchPieces(cache, builder, op, lists[0]);
+  auto [blocks, entries] =
+      named<2>(launchPieces(cache, builder, op, lists.offsets));
+  Index index = {kernels.indices, lists.offsets, lists.list,
+                 blocks,          entries,       /*step=*/Value()};
   KernelSpec parts = {kernels.suffix.str(),
                       selected.name(),
                       {numPieces(), keyHeads, shape.batch},
@@ -488,35 +488,31 @@ SmallVector<Value> GatheredAttention::launch(KernelCache &cache,
   sums.indices = parts.indices;
   sums.selectBlock = parts.selectBlock;
   // The number of the turn is data, so that all turns share their kernels.
-  SmallVector<Value> step, results;
+  SmallVector<Value> results;
   SmallVector<Type> sumTypes = kernels.sums;
   if (takesTurns) {
     Type type = RankedTensorType::get({1}, builder.getI32Type());
-    step.push_back(nn::FillOp::create(builder, op->getLoc(),
-                                      builder.getF64FloatAttr(0.0),
-                                      TypeAttr::get(type)));
+    index.step =
+        nn::FillOp::create(builder, op->getLoc(), builder.getF64FloatAttr(0.0),
+                           TypeAttr::get(type));
     sumTypes.push_back(type);
   }
-  auto takeStep = [&](ArrayRef<Value> args, size_t place) {
-    return takesTurns ? args[place] : Value();
-  };
   size_t numInputs = kernels.inputs.size(), numParts = kernels.parts.size();
   for (int64_t turn = 0; turn < turns; ++turn) {
     SmallVector<Value> inputs = kernels.inputs;
-    inputs.append({kernels.indices, lists[0], lists[1], pieces[0], pieces[1]});
-    llvm::append_range(inputs, step);
+    llvm::append_range(inputs, getInputs(index));
     auto made =
         cache.launch(builder, op, parts, inputs, kernels.parts,
                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                       ArrayRef<Value> own = args.drop_front(numInputs);
-                       Index index = {own[0], own[1], own[2],
-                                      own[3], own[4], takeStep(own, 5)};
-                       kernels.buildParts(b, index, args.take_front(numInputs),
+                       Index own =
+                           bindOperands(index, args.drop_front(numInputs));
+                       kernels.buildParts(b, own, args.take_front(numInputs),
                                           args.take_back(numParts));
                      });
     inputs = llvm::to_vector_of<Value>(made);
     inputs.push_back(kernels.indices);
-    llvm::append_range(inputs, step);
+    if (takesTurns)
+      inputs.push_back(index.step);
     // Later ones add their heads to the results.
     if (turn == 1)
       sums.suffix += "_next";
@@ -527,14 +523,15 @@ SmallVector<Value> GatheredAttention::launch(KernelCache &cache,
         cache.launch(builder, op, sums, inputs, sumTypes,
                      [&](TileBuilder &b, ArrayRef<Value> args) {
                        ArrayRef<Value> out = args.take_back(sumTypes.size());
-                       Value own = takeStep(args, numParts + 1);
-                       kernels.buildSum(b, getFirstHead(b, own),
-                                        args.take_front(numParts + 1), out);
+                       ArrayRef<Value> in = args.take_front(numParts + 1);
+                       Value own = takesTurns ? args[in.size()] : Value();
+                       kernels.buildSum(b, getFirstHead(b, own), in,
+                                        out.take_front(kernels.sums.size()));
                        if (takesTurns)
                          buildNextStep(b, own, out.back());
                      }));
     if (takesTurns)
-      step = {results.pop_back_val()};
+      index.step = results.pop_back_val();
   }
   return results;
 }
@@ -568,11 +565,16 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
   kernels.sums = llvm::to_vector(op->getResultTypes());
   kernels.buildParts = [&](TileBuilder &b, const Index &index,
                            ArrayRef<Value> in, ArrayRef<Value> out) {
-    attention.buildForwardParts(b, index, in, out);
+    auto [q, k, v] = named<3>(in);
+    auto [parts, statistics] = named<2>(out);
+    attention.buildForwardParts(b, index, q, k, v, parts, statistics);
   };
   kernels.buildSum = [&](TileBuilder &b, Expr firstHead, ArrayRef<Value> in,
                          ArrayRef<Value> out) {
-    attention.buildForwardSum(b, firstHead, in, out);
+    auto [parts, statistics, indices] = named<3>(in);
+    auto [output, lse] = named<2>(out);
+    attention.buildForwardSum(b, firstHead, parts, statistics, indices, output,
+                              lse);
   };
   return attention.launch(
       cache, builder, op, kernels,
@@ -581,7 +583,7 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
 
 Value GatheredAttention::launchQueryGrad(
     Operation *op, AttentionBackwardOp branch, const QueryGradInputs &in,
-    Value indices, Type type, double scale, ArrayRef<Value> lists,
+    Value indices, Type type, double scale, const InverseIndex &lists,
     KernelCache &cache, OpBuilder &builder) {
   AttentionShape shape = getShapeOf(branch);
   ChosenSchedule own =
@@ -597,13 +599,15 @@ Value GatheredAttention::launchQueryGrad(
   kernels.sums = {type};
   kernels.buildParts = [&](TileBuilder &b, const Index &index,
                            ArrayRef<Value> args, ArrayRef<Value> out) {
-    attention.buildQueryGradParts(b, index, bindOperands(in, args), out[0]);
+    attention.buildQueryGradParts(b, index, bindOperands(in, args),
+                                  out.front());
   };
   kernels.buildSum = [&](TileBuilder &b, Expr firstHead, ArrayRef<Value> in,
                          ArrayRef<Value> out) {
-    SumRows rows(b, selected, firstHead, in[1]);
-    Value sum = rows.add(in[0], shape.keyWidth, /*weights=*/Value());
-    rows.store(scaled(b, sum, scale / getPartScale(shape)), out[0]);
+    auto [parts, indices] = named<2>(in);
+    SumRows rows(b, selected, firstHead, indices);
+    Value sum = rows.add(parts, shape.keyWidth, /*weights=*/Value());
+    rows.store(scaled(b, sum, scale / getPartScale(shape)), out.front());
   };
   return attention.launch(cache, builder, op, kernels, lists)[0];
 }

@@ -51,9 +51,8 @@ public:
   static mlir::Value
   launchQueryGrad(mlir::Operation *op, AttentionBackwardOp branch,
                   const QueryGradInputs &in, mlir::Value indices,
-                  mlir::Type type, double scale,
-                  llvm::ArrayRef<mlir::Value> lists, KernelCache &cache,
-                  mlir::OpBuilder &builder);
+                  mlir::Type type, double scale, const InverseIndex &lists,
+                  KernelCache &cache, mlir::OpBuilder &builder);
 
 private:
   template <typename OpT>
@@ -77,6 +76,9 @@ private:
   struct Rows;
   /// What a kernel of parts reads to find them. `step` is null without turns.
   struct Index {
+    llvm::SmallVector<mlir::Value *> slots() {
+      return {&indices, &offsets, &list, &blocks, &entries, &step};
+    }
     mlir::Value indices, offsets, list, blocks, entries, step;
   };
   struct Kernels;
@@ -110,18 +112,19 @@ private:
                    mlir::Value v, bool isGradient,
                    llvm::function_ref<void(const Rows &)> body) const;
   void buildForwardParts(tile::TileBuilder &b, const Index &index,
-                         llvm::ArrayRef<mlir::Value> in,
-                         llvm::ArrayRef<mlir::Value> out) const;
+                         mlir::Value q, mlir::Value k, mlir::Value v,
+                         mlir::Value parts, mlir::Value statistics) const;
   void buildQueryGradParts(tile::TileBuilder &b, const Index &index,
                            const QueryGradInputs &in, mlir::Value out) const;
   void buildForwardSum(tile::TileBuilder &b, tile::Expr firstHead,
-                       llvm::ArrayRef<mlir::Value> in,
-                       llvm::ArrayRef<mlir::Value> out) const;
+                       mlir::Value parts, mlir::Value statistics,
+                       mlir::Value indices, mlir::Value output,
+                       mlir::Value lse) const;
 
   /// Launches the kernels of parts and of their sums in turns.
   llvm::SmallVector<mlir::Value>
   launch(KernelCache &cache, mlir::OpBuilder &builder, mlir::Operation *op,
-         const Kernels &kernels, llvm::ArrayRef<mlir::Value> lists) const;
+         const Kernels &kernels, const InverseIndex &lists) const;
   static void buildNextStep(tile::TileBuilder &b, mlir::Value step,
                             mlir::Value next);
 

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/SelectedAttentionKernels.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
 
@@ -239,10 +240,9 @@ void IndexProgram::list(Value indices, Value counts, Value offsets,
             listBlocks);
 }
 
-SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
-                                                  OpBuilder &builder,
-                                                  Operation *op,
-                                                  Value indices) const {
+InverseIndex SelectedAttention::launchLists(KernelCache &cache,
+                                            OpBuilder &builder, Operation *op,
+                                            Value indices) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
   spec.takesExtents = !isPacked;
   SmallVector<Value> inputs = {indices};
@@ -255,19 +255,23 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
     Type type = cache.getTensorType(
         {shape.batch, shape.keyHeads, numIndexPrograms(), numBlocks()},
         builder.getI32Type());
-    inputs.push_back(cache.launch(builder, op, countSpec, inputs, type,
-                                  [&](TileBuilder &b, ArrayRef<Value> args) {
-                                    IndexProgram(*this, b).count(args[0],
-                                                                 args[1]);
-                                  })[0]);
+    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+      auto [lists, counts] = named<2>(args);
+      IndexProgram(*this, b).count(lists, counts);
+    };
+    inputs.push_back(
+        cache.launch(builder, op, countSpec, inputs, type, build).front());
   }
-  return llvm::to_vector_of<Value>(cache.launch(
+  auto [offsets, list] = named<2>(cache.launch(
       builder, op, spec, inputs, getIndexTypes(cache),
       [&](TileBuilder &b, ArrayRef<Value> args) {
+        auto [offsets, list] = named<2>(args.take_back(2));
+        ArrayRef<Value> in = args.drop_back(2);
         if (isParallel)
-          IndexProgram(*this, b).list(args[0], args[1], args[2], args[3]);
+          IndexProgram(*this, b).list(in.front(), in.back(), offsets, list);
         else
-          sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
-                      args[2]);
+          sortEntries(b, b.programId(1), b.programId(2), in.front(), offsets,
+                      list);
       }));
+  return {offsets, list};
 }

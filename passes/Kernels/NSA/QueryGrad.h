@@ -11,12 +11,14 @@ namespace nsa {
 /// there is none.
 struct QueryGradResults {
   template <typename RangeT>
-  QueryGradResults(RangeT results, bool isGated)
-      : queryGrad(results[0]), statistics(results[isGated ? 2 : 1]) {
+  QueryGradResults(RangeT results, bool isGated) {
+    auto next = results.begin();
+    queryGrad = *next++;
     if (isGated)
-      gatesGrad = results[1];
-    if (results.size() > 3)
-      biasParts = results[3];
+      gatesGrad = *next++;
+    statistics = *next++;
+    if (next != results.end())
+      biasParts = *next;
   }
 
   mlir::Value queryGrad, statistics, gatesGrad;

@@ -376,7 +376,7 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
     in.ends = launchSequenceEnds(cache, rewriter, op, op.getStart());
   return replaceBy(cache, rewriter, op, spec, in,
                    [&](auto &b, const SelectOperands &in, ArrayRef<Value> out) {
-                     kernel.build(b, in, out[0]);
+                     kernel.build(b, in, out.front());
                    });
 }
 
@@ -392,7 +392,7 @@ static LogicalResult convertDecodeSelect(DecodeSelectOp op, KernelCache &cache,
                        op.getPositions()};
   return replaceBy(cache, rewriter, op, spec, in,
                    [&](auto &b, const SelectOperands &in, ArrayRef<Value> out) {
-                     kernel.buildDecode(b, in, out[0]);
+                     kernel.buildDecode(b, in, out.front());
                    });
 }
 

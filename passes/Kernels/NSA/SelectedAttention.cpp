@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/SelectedAttentionKernels.h"
 
 using namespace mlir;
@@ -285,16 +286,17 @@ Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
   return cache.launchOnce(
       builder, op, spec, {indices, start}, indices.getType(),
       [&](TileBuilder &b, ArrayRef<Value> args) {
+        auto [inSequence, starts, inRow] = named<3>(args);
         Expr batch = b.programId(2);
         Value t = b.range(b.programId(0) * queries, queries, 0);
         SmallVector<tile::Operand> place = {batch, b.programId(1), t,
                                             b.range(0, count, 1)};
         Value numbers =
-            b.map({b.load(args[0], place), b.load(args[1], {batch, t})},
+            b.map({b.load(inSequence, place), b.load(starts, {batch, t})},
                   b.i32(), [&](ArrayRef<Expr> x) {
                     return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
                   });
-        b.store(numbers, args[2], place);
+        b.store(numbers, inRow, place);
       })[0];
 }
 

@@ -14,6 +14,12 @@ struct SelectionUnion {
   mlir::Value counts, blocks;
 };
 
+/// For each block the queries that selected it; null where a kernel does
+/// without.
+struct InverseIndex {
+  mlir::Value offsets, list;
+};
+
 /// Attention with indices. Keys come in tiles that divide the block which an
 /// index names.
 struct SelectedAttention {
@@ -143,12 +149,9 @@ struct SelectedAttention {
   SelectionUnion launchUnion(KernelCache &cache, mlir::OpBuilder &builder,
                              mlir::Operation *op, mlir::Value indices,
                              mlir::Value start) const;
-  /// Launches the kernels that the gradient of `op` needs before others:
-  /// offsets and list of the inverse index.
-  llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
-                                             mlir::OpBuilder &builder,
-                                             mlir::Operation *op,
-                                             mlir::Value indices) const;
+  /// Launches the kernels that the gradient of `op` needs before others.
+  InverseIndex launchLists(KernelCache &cache, mlir::OpBuilder &builder,
+                           mlir::Operation *op, mlir::Value indices) const;
   /// The numbers of the blocks that `indices` name: of packed sequences, which
   /// begin at `start`, from a launch that all share; `indices` if `start` is
   /// null.

@@ -1,6 +1,7 @@
 //===- SelectionMasks.cpp - selected blocks as bits -----------------------===//
 
 #include "passes/Kernels/NSA/SelectionMasks.h"
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
 
 using namespace mlir;
@@ -49,8 +50,9 @@ Value SelectionMasks::launch(KernelCache &cache, OpBuilder &builder,
                                 getRowPitch(sequence, isParallel));
   return cache.launchOnce(builder, op, spec, indices, type,
                           [&](TileBuilder &b, ArrayRef<Value> args) {
+                            auto [lists, masks] = named<2>(args);
                             buildMasks(b, queries, selectBlock, sequence, words,
-                                       args[0], args[1]);
+                                       lists, masks);
                           })[0];
 }
 

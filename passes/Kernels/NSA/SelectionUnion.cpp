@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "passes/Kernels/KernelOperands.h"
 #include "passes/Kernels/NSA/SelectionLists.h"
 
 using namespace mlir;
@@ -141,15 +142,16 @@ SelectionUnion SelectedAttention::launchUnion(KernelCache &cache,
   Type i32 = cache.getI32Type();
   Type types[] = {cache.getTensorType(counts, i32),
                   cache.getTensorType(blocks, i32)};
-  ResultRange results = cache.launchOnce(
+  auto [number, members] = named<2>(cache.launchOnce(
       builder, op, spec, inputs, types,
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        SelectionUnion selection = {args.drop_back().back(), args.back()};
+        ArrayRef<Value> in = args.drop_back(2);
+        auto [number, members] = named<2>(args.take_back(2));
         if (isPacked || int64_t(numBlocks()) <= queryTile * count)
-          markUnion(b, b.programId(0), args[0], isPacked ? args[1] : Value(),
-                    selection);
+          markUnion(b, b.programId(0), in.front(),
+                    isPacked ? in.back() : Value(), {number, members});
         else
-          compareUnion(b, b.programId(0), args[0], selection);
-      });
-  return {results[0], results[1]};
+          compareUnion(b, b.programId(0), in.front(), {number, members});
+      }));
+  return {number, members};
 }

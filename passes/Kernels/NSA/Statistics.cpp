@@ -226,7 +226,7 @@ static LogicalResult convertGateStatistics(GateStatisticsOp op,
   KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
   return replaceByKernel(
       cache, rewriter, op, spec, [&](auto &b, auto in, ArrayRef<Value> out) {
-        buildGateStatistics(b, rows, branches, in.getGates(), out[0]);
+        buildGateStatistics(b, rows, branches, in.getGates(), out.front());
       });
 }
 
@@ -240,15 +240,16 @@ static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
        (kernel.isPacked ? "_packed" : ""))
           .str();
   KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
-  Value parts =
-      cache.launch(rewriter, op, spec, op->getOperands(),
-                   kernel.getPartsType(rewriter.getContext()),
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     kernel.buildParts(b, {args.drop_back(), op}, args.back());
-                   })[0];
+  Value parts = launchKernel(cache, rewriter, op, spec,
+                             kernel.getPartsType(rewriter.getContext()),
+                             [&](auto &b, auto in, ArrayRef<Value> out) {
+                               kernel.buildParts(b, in, out.front());
+                             })
+                    .front();
   return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
-                         kernel.buildSums(b, args[0], args[1]);
+                         auto [parts, statistics] = named<2>(args);
+                         kernel.buildSums(b, parts, statistics);
                        });
 }
 
