@@ -4,7 +4,6 @@
 
 using namespace mlir;
 using namespace nsa;
-using namespace nsa::tile;
 
 SmallVector<int64_t> AttentionBranches::getDense() const {
   SmallVector<int64_t> numbers;
@@ -36,15 +35,4 @@ int64_t AttentionBranches::denseFlops(int64_t width) const {
 int64_t AttentionBranches::flops(int64_t branch, int64_t width) const {
   return branch == number ? selected->flops(width)
                           : ranges[branch]->flops(width);
-}
-
-SmallVector<Value> AttentionBranches::forEachKeyTile(
-    const RowProgram &program, int64_t branch, const AttentionOperands &in,
-    ArrayRef<Value> inits, KeyTileBody body) const {
-  const AttentionOperands::Branch &own = in.branches[branch];
-  if (const auto &range = ranges[branch])
-    return range->forEachKeyTile(program, own.key, own.value, own.indices,
-                                 inits, body);
-  return selected->forEachKeyTile(program, own.indices, in.selection, own.key,
-                                  own.value, inits, body);
 }

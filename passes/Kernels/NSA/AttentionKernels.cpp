@@ -335,9 +335,10 @@ Value OnlineSoftmax::lse(TileBuilder &b, const Exponent &exponent) const {
   });
 }
 
-OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
-                          const Exponent &exponent,
-                          const OnlineSoftmax &softmax) {
+/// Takes the keys of a tile into the softmax of `queries`.
+static OnlineSoftmax attend(TileBuilder &b, Value queries, const KeyTile &tile,
+                            const Exponent &exponent,
+                            const OnlineSoftmax &softmax) {
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value products =
@@ -348,6 +349,18 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
     return select(tile.sees(x.drop_front()), exponent.ordered(x[0]), -INFINITY);
   });
   return softmax.update(b, visible, exponent, tile.values, tile.selected);
+}
+
+OnlineSoftmax nsa::attendToKeys(TileBuilder &b, const AttentionShape &shape,
+                                Value queries, KeyWalk walk) {
+  int64_t rows = cast<TileType>(queries.getType()).getRows();
+  auto init = OnlineSoftmax::init(b, rows, shape.ownWidth(shape.valueWidth));
+  return OnlineSoftmax::fromCarried(
+      walk(init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
+        return attend(b, queries, tile, shape.exponent(),
+                      OnlineSoftmax::fromCarried(carried))
+            .carried();
+      }));
 }
 
 //===----------------------------------------------------------------------===//

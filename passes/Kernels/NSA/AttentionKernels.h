@@ -281,10 +281,17 @@ void limitToBlocks(tile::TileBuilder &b, KeyTile &tile, int64_t selectBlock,
 mlir::Value launchSequenceEnds(KernelCache &cache, mlir::OpBuilder &builder,
                                mlir::Operation *op, mlir::Value start);
 
-/// Takes the keys of a tile into the softmax of `queries` [rows, dk].
-OnlineSoftmax attend(tile::TileBuilder &b, mlir::Value queries,
-                     const KeyTile &tile, const Exponent &exponent,
-                     const OnlineSoftmax &softmax);
+/// The body for a key tile: returns the next carried values.
+using KeyTileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+    const KeyTile &tile, llvm::ArrayRef<mlir::Value> carried)>;
+/// Runs a body on the tiles of keys that a program goes through, from initial
+/// values on.
+using KeyWalk = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+    llvm::ArrayRef<mlir::Value> inits, KeyTileBody body)>;
+
+/// The softmax of `queries` [rows, dk] over all keys of the walk.
+OnlineSoftmax attendToKeys(tile::TileBuilder &b, const AttentionShape &shape,
+                           mlir::Value queries, KeyWalk walk);
 
 /// Adds dS K of a tile to `sum`: the gradient of the queries without the scale.
 mlir::Value addQueryGrad(tile::TileBuilder &b, mlir::Value queries,

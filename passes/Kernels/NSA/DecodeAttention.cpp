@@ -164,7 +164,7 @@ void DecodeAttention::build(TileBuilder &b, DecodeAttentionOp::Adaptor in,
       b, shape, numRows, parts == 1 ? b.constant(0) : b.programId(0));
   Expr position = b.loadScalar(in.getPositions(), {program.range.batch});
   OnlineSoftmax softmax = attendToKeys(
-      program, shape,
+      b, shape,
       program.loadRows(in.getQuery(), shape.columns(b, shape.keyWidth)),
       [&](ArrayRef<Value> inits, KeyTileBody body) {
         return forEachKeyTile(program, position, in, inits, body);

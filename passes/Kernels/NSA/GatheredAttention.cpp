@@ -211,8 +211,7 @@ struct GatheredAttention::Rows {
   /// and the place of the block in the query's list: i32 [rows, 1].
   Value query, head, localHead, slot;
   /// Runs a body for each tile of keys.
-  llvm::function_ref<SmallVector<Value>(ArrayRef<Value> inits, KeyTileBody)>
-      forEachKeyTile;
+  KeyWalk forEachKeyTile;
 };
 
 void GatheredAttention::forEachTile(
@@ -302,14 +301,7 @@ void GatheredAttention::buildForwardParts(TileBuilder &b, const Index &index,
   const AttentionShape &shape = selected.shape;
   forEachTile(b, index, k, v, /*isGradient=*/false, [&](const Rows &rows) {
     Value queries = rows.load(b, q, shape.columns(b, shape.keyWidth));
-    auto init = OnlineSoftmax::init(b, selected.gatherRows,
-                                    shape.ownWidth(shape.valueWidth));
-    auto softmax = OnlineSoftmax::fromCarried(rows.forEachKeyTile(
-        init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
-          return attend(b, queries, tile, shape.exponent(),
-                        OnlineSoftmax::fromCarried(carried))
-              .carried();
-        }));
+    auto softmax = attendToKeys(b, shape, queries, rows.forEachKeyTile);
     rows.storePart(b, softmax.output(b), parts,
                    shape.ownColumns(b, shape.valueWidth));
     shape.buildOnce(b, [&] {

@@ -156,17 +156,3 @@ RowTerms RowStatistics::load(TileBuilder &b, const Exponent &exponent,
   terms.delta = loadNumber(delta);
   return terms;
 }
-
-OnlineSoftmax nsa::attendToKeys(const RowProgram &program,
-                                const AttentionShape &shape, Value queries,
-                                KeyWalk walk) {
-  TileBuilder &b = program.b;
-  auto init = OnlineSoftmax::init(b, program.numRows(),
-                                  shape.ownWidth(shape.valueWidth));
-  return OnlineSoftmax::fromCarried(
-      walk(init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
-        return attend(b, queries, tile, shape.exponent(),
-                      OnlineSoftmax::fromCarried(carried))
-            .carried();
-      }));
-}

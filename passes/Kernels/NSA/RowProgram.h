@@ -1,7 +1,7 @@
 //===- RowProgram.h - rows of attention kernels, and their keys -*- C++ -*-===//
 //
 // The rows of a program: neighbouring queries of one head, or of all heads of a
-// group; and the body of its loop over key tiles.
+// group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,10 +11,6 @@
 #include "passes/Kernels/NSA/AttentionKernels.h"
 
 namespace nsa {
-
-/// The body for a key tile: returns the next carried values.
-using KeyTileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
-    const KeyTile &tile, llvm::ArrayRef<mlir::Value> carried)>;
 
 /// The queries `first .. first + count - 1` of a program.
 struct QueryRange {
@@ -133,16 +129,6 @@ private:
   int64_t branches;
   bool gated, folded;
 };
-
-/// Runs a body on the tiles of keys that a program goes through, from initial
-/// values on.
-using KeyWalk = llvm::function_ref<llvm::SmallVector<mlir::Value>(
-    llvm::ArrayRef<mlir::Value> inits, KeyTileBody body)>;
-
-/// The softmax of the program's `queries` over all keys of the walk.
-OnlineSoftmax attendToKeys(const RowProgram &program,
-                           const AttentionShape &shape, mlir::Value queries,
-                           KeyWalk walk);
 
 } // namespace nsa
 
