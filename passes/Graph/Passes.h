@@ -51,9 +51,8 @@ inline auto getRecomputeValues() {
 /// The largest budget of `nsa-recompute`, in MiB.
 inline constexpr int64_t kMaxRecomputeBudget = int64_t(1) << 40;
 
-/// MiB that logits and their gradient may take at once, if nothing is said and
-/// at most, and the chunks into which they are cut at most.
-inline constexpr int64_t kDefaultLogitsMiB = 256;
+/// MiB that logits and their gradient may be allowed at once, and the chunks
+/// into which they are cut, at most.
 inline constexpr int64_t kMaxLogitsMiB = int64_t(1) << 40;
 inline constexpr int64_t kMaxChunks = 8;
 

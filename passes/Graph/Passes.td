@@ -523,7 +523,7 @@ def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let options = [
     Option<"limitMiB", "limit-mib", "int64_t",
-           /*default=*/"::nsa::kDefaultLogitsMiB",
+           /*default=*/"256",
            "MiB that logits and their gradient may take at once">,
   ];
   let statistics = [

@@ -7,11 +7,6 @@
 
 namespace nsa {
 
-/// MiB of gradients that are averaged over ranks as one, unless an option says
-/// otherwise: large enough for the bandwidth of a network, small enough to
-/// start during backward.
-inline constexpr int64_t kDefaultBucketMiB = 25;
-
 #define GEN_PASS_DECL
 #include "passes/Host/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

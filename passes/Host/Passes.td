@@ -120,7 +120,7 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let options = [
     Option<"bucketMiB", "bucket-mib", "int64_t",
-           /*default=*/"::nsa::kDefaultBucketMiB",
+           /*default=*/"25",
            "MiB of gradients that are averaged over ranks as one">,
   ];
   let statistics = [
