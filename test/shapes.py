@@ -7,7 +7,8 @@
   test/shapes.py --quick             those marked so, up to kernels and without ptxas: their schedules are those of
                                      lib/Compiler/ScheduleAnswers.inc, by the hashes that shapes-quick.txt holds
   test/shapes.py --random 50 --seed 7    random shapes besides, printed as lines of shapes.txt
-  test/shapes.py --update            all shapes; writes what ptxas answered, and with --quick shapes-quick.txt
+  test/shapes.py --update            all shapes; writes what ptxas answered, and nothing of kernels that none has; with --quick
+                                     shapes-quick.txt
 
 A shape is refused where nsa-compile refuses it by default: a kernel spills, its wgmma are serialised, its products are not on
 tensor cores, or it takes more shared memory than there is. --only takes names, targets and lengths.
@@ -187,7 +188,9 @@ def main():
     for kind in ({c.shape.name for c in cases}, set(TARGETS), {str(c.length) for c in cases}, {"train", "decode"}):
         if only & kind:
             cases = [case for case in cases if {case.shape.name, case.target, str(case.length), case.mode} & kind & only]
-    refused, answers, record = collections.Counter(), read_answers(), []
+    is_whole = not (only or args.random or args.third is not None)
+    # Without any answer the table begins with that of no kernel.
+    refused, answers, found, record = collections.Counter(), read_answers(), {("0" * 16, "none"): 0}, []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         sweep = Sweep(args, folder)
         for case, (seconds, schedules, errors) in zip(cases, pool.map(sweep.run, range(len(cases)), cases)):
@@ -199,14 +202,14 @@ def main():
                 later = "; ".join(f"{number}: {text}" for _, number, text in schedules if number != "0")
                 print(f"{name_of(case)}: {'REFUSED' if errors else 'ok'}, {seconds:.1f} s, {later}", flush=True)
             if args.update and not args.quick:
-                answers |= {(kernel, case.target): int(number) for kernel, number, _ in schedules}
-                write_answers(answers)
+                found |= {(kernel, case.target): int(number) for kernel, number, _ in schedules}
+                write_answers(answers | found)
             digest = hashlib.sha256(repr(schedules).encode()).hexdigest()[:16]
             record.append(f"{name_of(case)} {digest}\n")
     print(f"{len(cases)} compilations, {sum(refused.values())} refused" +
           "".join(f", {count} of {target} at {length:,}" for (target, length), count in sorted(refused.items())))
     if args.update and not args.quick:
-        print(f"{write_answers(answers)} answers")
+        print(f"{write_answers(found if is_whole else answers | found)} answers")
     if args.quick and not args.update:
         with open(RECORD) as file:
             if (recorded := file.readlines()) != record:
