@@ -272,6 +272,12 @@ void TileBuilder::ifThen(Expr condition, llvm::function_ref<void()> body) {
   body();
 }
 
+Value nsa::tile::add(TileBuilder &b, Value lhs, Value rhs) {
+  bool isInteger = cast<TileType>(lhs.getType()).getElementType().isInteger();
+  return b.map({lhs, rhs}, isInteger ? b.i32() : b.f32(),
+               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+}
+
 KernelOp nsa::tile::createKernel(
     ModuleOp module, Location loc, StringRef name, ArrayRef<Type> inputs,
     ArrayRef<Type> outputs, ArrayRef<int32_t> grid,

@@ -200,6 +200,9 @@ private:
   std::optional<Expr> part;
 };
 
+/// lhs + rhs, of i32 or in f32.
+mlir::Value add(TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
+
 /// Appends a private kernel to `module`. Inputs and outputs are tensor or
 /// memref types of static shape; `body` receives the memrefs, inputs first.
 /// The grid is x, y, z.

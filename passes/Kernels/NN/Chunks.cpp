@@ -102,13 +102,12 @@ static LogicalResult convertMeanLoss(nn::MeanLossOp op, KernelCache &cache,
     Value sums = b.zeros(1, tile);
     for (Value losses : in.getLosses()) {
       int64_t rows = cast<MemRefType>(losses.getType()).getDimSize(0);
-      sums = b.forLoop(
-          0, int64_t(llvm::divideCeil(rows, tile)), 1, {sums},
-          [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
-            Value part = b.load(losses, {b.range(i * tile, tile, 1)});
-            return {b.map({carried[0], part}, b.f32(),
-                          [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
-          })[0];
+      sums =
+          b.forLoop(0, int64_t(llvm::divideCeil(rows, tile)), 1, {sums},
+                    [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
+                      Value part = b.load(losses, {b.range(i * tile, tile, 1)});
+                      return {add(b, carried[0], part)};
+                    })[0];
     }
     Value place = b.range(0, 1, 0);
     Value count = b.load(b.view(in.getCount(), {1}), {place});

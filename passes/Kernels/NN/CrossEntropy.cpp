@@ -127,8 +127,7 @@ static void buildMean(TileBuilder &b, int64_t programs,
         0, programs, tile, {b.zeros(1, tile)},
         [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
           Value part = b.load(parts, {b.range(first, tile, 1)});
-          return {b.map({carried[0], part}, b.f32(),
-                        [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+          return {add(b, carried[0], part)};
         })[0];
     return b.reduceAdd(sums);
   };

@@ -119,8 +119,7 @@ void TableGradient::addToken(TileBuilder &b, const Target &target, Expr t,
   Value before = b.load(target.table, place(target, id));
   if (!dy)
     dy = b.load(target.dy, {t, target.cols});
-  Value sum = b.map({before, dy}, b.f32(),
-                    [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  Value sum = add(b, before, dy);
   b.store(sum, target.table, place(target, id));
 }
 

@@ -130,8 +130,7 @@ void GateKernel::buildBackward(TileBuilder &b, nn::GateBackwardOp::Adaptor in,
     for (auto [grad, c, sum] : llvm::zip_equal(grads, cols, carried)) {
       b.store(grad, dLogits, {rows, c});
       // Rows past the last one read as 0 and so have no gradient.
-      next.push_back(b.map({sum, b.reduceAdd(grad, 0)}, b.f32(),
-                           [](ArrayRef<Expr> x) { return x[0] + x[1]; }));
+      next.push_back(add(b, sum, b.reduceAdd(grad, 0)));
     }
     return next;
   };

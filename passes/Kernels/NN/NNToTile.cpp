@@ -128,8 +128,7 @@ Value nsa::sumRows(TileBuilder &b, Value partials, Value cols, int64_t atOnce) {
                       atOnce == 1
                           ? b.load(partials, {row, cols})
                           : b.load(partials, {b.range(row, atOnce, 0), cols});
-                  return {b.map({carried[0], part}, b.f32(),
-                                [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+                  return {add(b, carried[0], part)};
                 })[0];
   return atOnce == 1 ? sums : b.reduceAdd(sums, /*axis=*/0);
 }

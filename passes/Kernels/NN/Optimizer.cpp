@@ -51,8 +51,7 @@ static Value sumParts(TileBuilder &b, ArrayRef<Value> gradients) {
   Value i = b.range(0, count, 1);
   Value sums = b.zeros(1, count);
   for (Value parts : gradients)
-    sums = b.map({sums, b.load(parts, {i})}, b.f32(),
-                 [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+    sums = add(b, sums, b.load(parts, {i}));
   return sums;
 }
 

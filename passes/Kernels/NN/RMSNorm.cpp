@@ -94,8 +94,7 @@ static void buildAddBias(TileBuilder &b, const RowGrid &grid,
   Value bias = b.load(frame.getInput(op.getBias()), {cols});
   grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
     Elements at(frame, op, {grid.rowsFrom(b, row), cols});
-    at.set(op.getOutput(), b.map({at.getF32(op.getInput()), bias}, b.f32(),
-                                 [](ArrayRef<Expr> x) { return x[0] + x[1]; }));
+    at.set(op.getOutput(), add(b, at.getF32(op.getInput()), bias));
     at.storeOutputs();
     return {};
   });
@@ -110,8 +109,7 @@ static void buildSumRows(TileBuilder &b, const RowGrid &grid,
   Value cols = b.range(0, grid.width, 1);
   auto buildRow = [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
     Elements at(frame, op, {grid.rowsFrom(b, row), cols});
-    Value sum = b.map({carried[0], at.getF32(op.getInput())}, b.f32(),
-                      [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+    Value sum = add(b, carried[0], at.getF32(op.getInput()));
     at.storeOutputs();
     return {sum};
   };

@@ -11,9 +11,7 @@ using namespace nsa::tile;
 static void addRows(TileBuilder &b, Value sum, Value rows, Value y, Value cols,
                     int64_t atOnce) {
   Value total = sumRows(b, rows, cols, atOnce);
-  b.store(b.map({b.load(sum, {cols}), total}, b.f32(),
-                [](ArrayRef<Expr> x) { return x[0] + x[1]; }),
-          y, {cols});
+  b.store(add(b, b.load(sum, {cols}), total), y, {cols});
 }
 
 /// Program: a tile of columns of one of the tensors.

@@ -263,12 +263,6 @@ Value nsa::rowDot(TileBuilder &b, Value lhs, Value rhs) {
       b.map({lhs, rhs}, b.f32(), [](ArrayRef<Expr> x) { return x[0] * x[1]; }));
 }
 
-Value nsa::add(TileBuilder &b, Value lhs, Value rhs) {
-  bool isInteger = cast<TileType>(lhs.getType()).getElementType().isInteger();
-  return b.map({lhs, rhs}, isInteger ? b.i32() : b.f32(),
-               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-}
-
 Value nsa::scaled(TileBuilder &b, Value tile, double factor) {
   return b.map({tile}, b.f32(),
                [&](ArrayRef<Expr> x) { return x[0] * factor; });

@@ -311,8 +311,6 @@ addKeyValueGrad(tile::TileBuilder &b, mlir::Value queries,
 /// The dot product of each row of `lhs` with that of `rhs`, [rows, 1] in f32.
 mlir::Value rowDot(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
 
-/// lhs + rhs, of i32 or in f32.
-mlir::Value add(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
 /// Elementwise, in f32.
 mlir::Value scaled(tile::TileBuilder &b, mlir::Value tile, double factor);
 

@@ -222,8 +222,7 @@ void IndexProgram::list(Value indices, Value counts, Value offsets,
                         ArrayRef<Value> carried) -> SmallVector<Value> {
     std::array<Value, 2> sums = sumCounts(counts, block);
     Value all = sums[0];
-    Value begins = b.map({sumBefore(b, all), carried[0]}, b.i32(),
-                         [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+    Value begins = add(b, sumBefore(b, all), carried[0]);
     Value starts = add(b, begins, sums[1]);
     b.ifThen(first % each == 0, [&] {
       Expr part = first / each;

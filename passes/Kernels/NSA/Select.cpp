@@ -201,7 +201,8 @@ Value SelectKernel::buildScores(TileBuilder &b, Value p, Value weights) const {
     p = b.map({p, leading}, b.f32(),
               [](ArrayRef<Expr> x) { return x[0] - x[1]; });
   }
-  return b.map(sums, b.f32(), [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  auto [most, least] = sums;
+  return add(b, most, least);
 }
 
 /// p [queries, rows] of the compressed blocks from `i0`, summed over the first

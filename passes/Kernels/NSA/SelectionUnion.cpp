@@ -103,8 +103,7 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
           return select(isSameBefore(x[0], x[1], x[2], x[3]),
                         x[4].constant(repeated), convert(isSmaller, b.i32()));
         });
-    return {b.map({sum[0], b.reduceAdd(terms, /*axis=*/0)}, b.i32(),
-                  [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+    return {add(b, sum[0], b.reduceAdd(terms, /*axis=*/0))};
   };
   Value found = b.forLoop(0, entries, some, b.splat(b.constant(0), 1, entries),
                           compare)[0];
