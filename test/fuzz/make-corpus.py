@@ -12,8 +12,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "test/invalid"))
+sys.path += [str(ROOT / "test/invalid"), str(ROOT / "test/Dialect/Inputs")]
 sys.dont_write_bytecode = True
+import expand  # noqa: E402
 import operations  # noqa: E402 - the operations that test/invalid breaks
 
 # Seeds above this size are cut or left out: small inputs mutate faster.
@@ -234,8 +235,11 @@ def mlir(corpus, build, scratch):
     for _, text in operations.valid():
         for option in options[:2]:
             corpus.add(f"// PIPELINE: nsa-pipeline{option}\n{text}")
-    for path in sorted((ROOT / "test").rglob("*.mlir")):
+    tables = (ROOT / "test/Dialect").rglob("invalid-*.test")
+    for path in sorted([*(ROOT / "test").rglob("*.mlir"), *tables]):
         text = path.read_text()
+        if path.suffix == ".test":
+            text = expand.expand_table(text)
         words |= set(re.findall(r"[#!%]?\b[a-z]+[._][a-z_.0-9]+", text))
         runs = pipelines(text) or ["nsa-pipeline"]
         for chunk in re.split(r"^// -----.*\n", text, flags=re.MULTILINE):

@@ -44,48 +44,6 @@ nn.module @m {
 
 // -----
 
-nn.module @m {
-  // expected-error @below {{parameter of type 'tensor<4xf32>' has 2 names of dimensions, expected 1}}
-  nn.parameter @p : tensor<4xf32> [batch, seq] = constant 1.0
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{parameter has the dimension `time`, expected batch, seq or _}}
-  nn.parameter @p : tensor<4xf32> [time] = constant 1.0
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{unknown initial value `uniform`, expected normal, constant or rotary}}
-  nn.parameter @p : tensor<4xf32> = uniform 1.0
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{starts from rotary angles but is not frozen}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{of type 'tensor<4x2xf32>' is no rotary table, expected the shape LxPx2}}
-  nn.parameter @p : tensor<4x2xf32> = rotary 100.0 frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{is frozen: decay has no effect}}
-  nn.parameter @p : tensor<4xf32> = constant 1.0 decay frozen
-}
-
-// -----
-
 // expected-error @below {{stands in no nn.module and no nn.scope}}
 nn.parameter @p : tensor<4xf32> = constant 1.0
 
@@ -263,14 +221,6 @@ nn.module @m {
 
 // -----
 
-func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{stands in no nn.func and no nn.repeat}}
-  nn.call @g(%x) : (tensor<4xf32>) -> ()
-  return
-}
-
-// -----
-
 nn.module @m {
   nn.func @f(%x: tensor<4xf32>) {
     // expected-error @below {{has no scope, expected at least one}}
@@ -387,72 +337,9 @@ nn.module @m {
 // -----
 
 nn.module @m {
-  // expected-error @below {{rotated channels (3) must be an even number, at least 0}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 3> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{scaling yarn has the length 0, which is at least 1 for yarn, llama3 and longrope and 0 for others}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = yarn, factor = 2.0 : f64> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{scaling longrope has no divisors}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = longrope, factor = 2.0 : f64, length = 8> frozen
-}
-
-// -----
-
-nn.module @m {
   // expected-error @below {{has 1 divisors for 2 pairs}}
   nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0
       with #nn.rotary<scaling = longrope, factor = 2.0 : f64, length = 8, divisors = [2.0]> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{scaling linear has no factor}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = linear> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{factor (5.000000e-01) must be at least 1}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = linear, factor = 0.5 : f64> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{rotates 6 channels, but its table has 4}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 6> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{scales the angles of 2 channels by ntk, expected at least 4}}
-  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 2, scaling = ntk, factor = 2.0 : f64> frozen
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{which is for rotary tables, but starts from constant}}
-  nn.parameter @p : tensor<4x2x2xf32> = constant 1.0 with #nn.rotary<channels = 2>
-}
-
-// -----
-
-nn.module @m {
-  // expected-error @below {{is frozen: the optimizer "muon" has no effect}}
-  nn.parameter @p : tensor<4x2xf32> = constant 1.0 frozen by "muon"
 }
 
 // -----

@@ -1,39 +1,8 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{has alignment 48, which is not a power of two}}
-rt.segment arena @arena size 64 alignment 48
-
-// -----
-
-// expected-error @below {{decays, but its role is state and not parameter}}
-rt.tensor state @s : memref<4xf32> {decay}
-
-// -----
-
-// expected-error @below {{has an initial value, but its role is input}}
-rt.tensor input @x : memref<4xf32> init #nn.init<constant, 0.0>
-
-// -----
-
-// expected-error @below {{type attribute of statically shaped, dense memref of f32, bf16, f16, i32, i64 or ui8}}
-rt.tensor input @x : memref<4xf64>
-
-// -----
-
-// 2^48 bytes.
-// expected-error @below {{type attribute of statically shaped, dense memref}}
-rt.tensor input @x : memref<1048576x67108864xf32>
-
-// -----
-
 // Small enough, and so is anything with an empty dimension.
 rt.tensor input @x : memref<1048576x67108863xf32>
 rt.tensor input @y : memref<1048576x67108864x1048576x0xf32>
-
-// -----
-
-// expected-error @below {{has its slice in @io, which is not a segment}}
-rt.tensor input @x : memref<4xf32> at <@io, offset = 0, size = 16>
 
 // -----
 

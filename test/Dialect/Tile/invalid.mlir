@@ -1,20 +1,5 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{a tile has 1 or 2 dimensions, not 3}}
-func.func private @rank(!tile.tile<2x2x2xf32>)
-
-// -----
-
-// expected-error@+1 {{dimension 0 of a tile must be at least 1}}
-func.func private @empty(!tile.tile<0x4xf32>)
-
-// -----
-
-// expected-error@+1 {{element type 'f64' of a tile must be f32, bf16, f16, i32 or i1}}
-func.func private @element(!tile.tile<4xf64>)
-
-// -----
-
 // expected-error@+1 {{grid has 2 extents, not 3}}
 tile.kernel @grid() attributes {grid = array<i32: 1, 1>, num_outputs = 0 : i32} {
   tile.return
@@ -32,14 +17,6 @@ tile.kernel @outputs(%x: memref<4xf32>) attributes {grid = array<i32: 1, 1, 1>, 
 // expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<?xf32>'}}
 tile.kernel @dynamic(%x: memref<?xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
   tile.return
-}
-
-// -----
-
-func.func @launch(%x: tensor<4xf32>) {
-  // expected-error@+1 {{names no kernel: @nothing}}
-  tile.launch @nothing(%x) : (tensor<4xf32>) -> ()
-  return
 }
 
 // -----
@@ -214,26 +191,6 @@ tile.kernel private @other_rows(%x: memref<4x8xf32, strided<[16, 1]>>) attribute
   %flat = tile.view %x : memref<4x8xf32, strided<[16, 1]>> -> memref<32xf32>
   tile.return
 }
-
-// -----
-
-// expected-error@+1 {{layout 3 : i64 of a tile must be #tile.mma, #tile.shared or #tile.rematerialized}}
-func.func private @layout(!tile.tile<4x4xf32, 3 : i64>)
-
-// -----
-
-// expected-error@+1 {{a tile in the MMA layout lies in 1 to 32 warps, not 0}}
-func.func private @warps(!tile.tile<4x4xf32, #tile.mma<warps = 0>>)
-
-// -----
-
-// expected-error@+1 {{#tile.shared holds bf16 or f16, not 'f32'}}
-func.func private @shared_element(!tile.tile<4x4xf32, #tile.shared>)
-
-// -----
-
-// expected-error@+1 {{#tile.shared needs 2 dimensions, not 1}}
-func.func private @shared_rank(!tile.tile<4xbf16, #tile.shared>)
 
 // -----
 

@@ -1,20 +1,5 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{threads of a blocked layout must be a multiple of 32 up to 1024, not 48}}
-#blocked = #tile_gpu.blocked<threads = 48, threads_per_row = 1, width = 1>
-
-// -----
-
-// expected-error@+1 {{threads_per_row of a blocked layout must be a power of two up to 32, or all 64 threads, not 3}}
-#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 3, width = 1>
-
-// -----
-
-// expected-error@+1 {{width of a blocked layout must be 1, 2, 4 or 8, not 16}}
-#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 16>
-
-// -----
-
 #blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 4>
 // expected-error@+1 {{has 4 columns together, which do not divide the 6 of a tile}}
 func.func private @width(!tile.tile<8x6xf32, #blocked>)
@@ -24,11 +9,6 @@ func.func private @width(!tile.tile<8x6xf32, #blocked>)
 #blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 64, width = 1>
 // expected-error@+1 {{gives each of 8 rows 64 threads, more than the 32 of a warp}}
 func.func private @row(!tile.tile<8x64xf32, #blocked>)
-
-// -----
-
-// expected-error@+1 {{version of mma must be 2 or 3, not 4}}
-#mma = #tile_gpu.mma<version = 4>
 
 // -----
 
@@ -114,14 +94,6 @@ func.func @pending() {
 
 // -----
 
-func.func @sums() {
-  // expected-error@+1 {{'tile_gpu.wgmma_commit' op failed to verify that there are sums}}
-  "tile_gpu.wgmma_commit"() : () -> ()
-  return
-}
-
-// -----
-
 func.func @consumers(%x: i1) {
   // expected-error@+1 {{attribute `tile_gpu.consumers` cannot be 48 : i32 on scf.if}}
   scf.if %x {
@@ -140,11 +112,6 @@ func.func @stages(%n: i32) {
 
 // -----
 
-// expected-error@+1 {{there is at least one mbarrier, not 0}}
-func.func private @no_barriers() -> !tile_gpu.mbarriers<0>
-
-// -----
-
 func.func @arrivals() {
   // expected-error@+1 {{attribute 'arrivals' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
   %0 = tile_gpu.mbarriers arrivals 0 at 0 : !tile_gpu.mbarriers<1>
@@ -160,21 +127,6 @@ func.func @registers() {
   }
   return
 }
-
-// -----
-
-// expected-error@+1 {{a memdesc has rows and columns, at least one of each}}
-func.func private @memdesc_rank() -> !tile_gpu.memdesc<64xbf16>
-
-// -----
-
-// expected-error@+1 {{element type 'i16' of a memdesc is not bf16, f16, f32 or i32}}
-func.func private @memdesc_element() -> !tile_gpu.memdesc<16x64xi16>
-
-// -----
-
-// expected-error@+1 {{a memdesc of 'f32' is one row or one column}}
-func.func private @memdesc_lines() -> !tile_gpu.memdesc<16x64xf32>
 
 // -----
 
