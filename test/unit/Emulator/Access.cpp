@@ -93,7 +93,6 @@ bool Access::isDefined(const Place &place, unsigned bytes, bool matters,
   Finding found = Finding::None;
   int32_t other = 0;
   if (place.argument < 0) {
-    warp.readers |= LaneMask(matters) << lane;
     unsigned granule = block.code.sharedGranule;
     for (uint64_t index = place.offset / granule;
          index <= (place.offset + bytes - 1) / granule; ++index) {
@@ -419,9 +418,6 @@ std::string Block::describe(uint32_t origin) const {
   if (origin == 0 || origin > badReads.size())
     return "it was never given a value";
   const BadRead &read = badReads[origin - 1];
-  if (read.finding == Finding::ProductInFlight)
-    return "it is the result of '" + describe(*read.instruction) +
-           "', which has not been waited for";
   std::string text = "thread " + std::to_string(read.thread) + " of block " +
                      std::to_string(read.block) + " read " +
                      ::place(read.argument, read.offset) + " in '" +

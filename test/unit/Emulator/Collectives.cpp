@@ -61,9 +61,7 @@ void vote(Warp &warp, const Instruction &i, LaneMask mask) {
   warp.define(i.result, mask, bad ? mask : 0, origin);
 }
 
-void warpSync(Warp &warp, const Instruction &, LaneMask mask) {
-  warp.readers &= ~mask;
-}
+void warpSync(Warp &, const Instruction &, LaneMask) {}
 
 //===----------------------------------------------------------------------===//
 // mma.sync m16n8k8 and m16n8k16

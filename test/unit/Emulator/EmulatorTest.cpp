@@ -13,7 +13,8 @@ using namespace nsa::emulator;
 
 namespace {
 
-/// A kernel of one block with the arguments %in and %out.
+/// A kernel of one block with the arguments %in and %out, and a map of %in as
+/// one row of bf16.
 class EmulatorTest : public testing::Test {
 protected:
   /// Runs the body; `thread` and the constants 0 to 4, 8, 16, 31 and 32 have
@@ -23,8 +24,12 @@ protected:
     std::string text =
         "llvm.mlir.global external @shared() {addr_space = 3 : i32, "
         "alignment = 1024 : i64} : !llvm.array<0 x i8>\n"
-        "llvm.func @k(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>) attributes "
-        "{nvvm.kernel, nvvm.reqntid = array<i32: " +
+        "llvm.func @k(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>, %map: !llvm.ptr "
+        "{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, "
+        "nvvm.grid_constant}) attributes {nvvm.kernel, nsa.tensor_maps = "
+        "[#rt.tensor_map<argument = 0, element = bf16, extents = array<i64: "
+        "128>, strides = array<i64>, box = array<i64: 32>, swizzle = 64>], "
+        "nvvm.reqntid = array<i32: " +
         std::to_string(threads) +
         ", 1, 1>, nsa.shared_bytes = " + std::to_string(sharedBytes) +
         " : i64} {\n  %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>\n"
@@ -259,6 +264,115 @@ TEST_F(EmulatorTest, Copies_ArriveAtTheWait) {
                 "llvm.store");
   expectFailure(run(copy(types, "  nvvm.cp.async.wait.group 1\n")),
                 "a copy to here has not been waited for", "llvm.store");
+}
+
+//===----------------------------------------------------------------------===//
+// Mbarriers, tensor copies and registers
+//===----------------------------------------------------------------------===//
+
+/// Thread 0 runs this, the others meet it after that.
+static std::string once(const std::string &body) {
+  return "  %isFirst = llvm.icmp \"eq\" %tid, %c0 : i32\n"
+         "  llvm.cond_br %isFirst, ^bb1, ^bb2\n^bb1:\n" +
+         body + "  llvm.br ^bb2\n^bb2:\n" + barrier;
+}
+
+static const std::string makeMbarrier =
+    "  %bar = llvm.getelementptr %shared[2048] : (!llvm.ptr<3>) -> "
+    "!llvm.ptr<3>, i8\n  nvvm.mbarrier.init %bar, %c1 : !llvm.ptr<3>, i32\n";
+static const std::string arrive =
+    "  %s = nvvm.mbarrier.arrive %bar : !llvm.ptr<3> -> i64\n";
+/// What nvvm.mbarrier.try_wait.parity becomes.
+static const std::string waitForMbarrier =
+    "  %same = llvm.getelementptr %shared[2048] : (!llvm.ptr<3>) -> "
+    "!llvm.ptr<3>, i8\n  llvm.inline_asm has_side_effects asm_dialect = att "
+    "\"{\\0A\\09.reg .pred       P1; \\0A\\09LAB_WAIT: "
+    "\\0A\\09mbarrier.try_wait.parity.shared.b64 P1, [$0], $1, $2; "
+    "\\0A\\09@P1 bra.uni DONE; \\0A\\09bra.uni     LAB_WAIT; "
+    "\\0A\\09DONE: \\0A\\09}\", \"r,r,r\" %same, %c0, %c1 : (!llvm.ptr<3>, "
+    "i32, i32) -> ()\n";
+
+static std::string copyTensor(const std::string &to,
+                              const std::string &column) {
+  return "  %target = llvm.getelementptr %shared[" + to +
+         "] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8\n"
+         "  nvvm.cp.async.bulk.tensor.shared.cluster.global %target, %map, "
+         "%bar, box[" +
+         column + "] {isCTAOnly = true} : !llvm.ptr<3>, !llvm.ptr\n";
+}
+
+TEST_F(EmulatorTest, MisuseOfAnMbarrier_IsFound) {
+  for (const auto &[body, what] :
+       {std::pair(makeMbarrier + load("%peek", "%bar", "3"),
+                  "reads byte 2048 of shared memory, where an mbarrier is"),
+        std::pair(makeMbarrier + store("%c1", "%bar", "3"),
+                  "writes byte 2048 of shared memory, where an mbarrier is"),
+        std::pair(makeMbarrier + "  nvvm.mbarrier.init %bar, %c1 : "
+                                 "!llvm.ptr<3>, i32\n",
+                  "of shared memory, where there is one"),
+        std::pair(word("%bar", "%shared", "%c0") + arrive,
+                  "there is no mbarrier at byte 0"),
+        std::pair(makeMbarrier +
+                      "  nvvm.mbarrier.arrive.expect_tx %bar, %c16 "
+                      ": !llvm.ptr<3>, i32\n" +
+                      arrive,
+                  "1 threads arrive at the mbarrier at byte 2048 of shared "
+                  "memory, which waits for 0 in this phase"),
+        std::pair(makeMbarrier, "waits for ever; warp 0 waits with 32 lanes")})
+    expectFailure(run(once(body) + waitForMbarrier), what, "");
+}
+
+TEST_F(EmulatorTest, TensorCopy_ArrivesAtTheWait) {
+  std::iota(in.begin(), in.end(), 100);
+  std::string copied = once(makeMbarrier +
+                            "  %bytes = llvm.shl %c32, %c1 : i32\n"
+                            "  nvvm.mbarrier.arrive.expect_tx %bar, %bytes : "
+                            "!llvm.ptr<3>, i32\n" +
+                            copyTensor("%c0", "%c16")) +
+                       waitForMbarrier;
+  std::string read = "  %w = llvm.lshr %tid, %c1 : i32\n" +
+                     word("%q", "%shared", "%w") + load("%v", "%q", "3") +
+                     give("%v");
+  ASSERT_TRUE(succeeds(run(copied + read)));
+  EXPECT_EQ(out[8], 112u);
+  copied.erase(copied.find(waitForMbarrier));
+  expectFailure(run(copied + read), "a copy to here has not been waited for",
+                "llvm.store");
+}
+
+TEST_F(EmulatorTest, MisalignedTensorCopy_IsFound) {
+  expectFailure(run(once(makeMbarrier + copyTensor("%c16", "%c0"))),
+                "copies to byte 16 of shared memory, which is not aligned to "
+                "512 bytes",
+                "nvvm.cp.async.bulk.tensor");
+  expectFailure(run(once(makeMbarrier + copyTensor("%c0", "%c1"))),
+                "copies from column 1, which is at no multiple of 16 bytes",
+                "nvvm.cp.async.bulk.tensor");
+}
+
+TEST_F(EmulatorTest, Setmaxnreg_MovesRegistersBetweenWarpgroups) {
+  auto move = [&](const std::string &producer) {
+    return run("  %c256 = llvm.mlir.constant(256 : i32) : i32\n"
+               "  %reads = llvm.icmp \"ult\" %tid, %c256 : i32\n"
+               "  llvm.cond_br %reads, ^bb1, ^bb2\n^bb1:\n"
+               "  nvvm.setmaxregister increase 240\n  llvm.br ^bb3\n^bb2:\n"
+               "  nvvm.setmaxregister decrease " +
+                   producer + "\n  llvm.br ^bb3\n^bb3:\n",
+               384);
+  };
+  EXPECT_TRUE(succeeds(move("24")));
+  expectFailure(
+      move("40"),
+      "the threads of all warps have 66560 registers together, and had 64512",
+      "nvvm.setmaxregister");
+  expectFailure(move("176"), "threads have 168 registers before",
+                "nvvm.setmaxregister");
+  expectFailure(run("  %isOne = llvm.icmp \"ult\" %tid, %c32 : i32\n"
+                    "  llvm.cond_br %isOne, ^bb1, ^bb2\n^bb1:\n"
+                    "  nvvm.setmaxregister decrease 24\n  llvm.br ^bb2\n"
+                    "^bb2:\n",
+                    128),
+                "has issued other wgmmas or register counts than warp 0", "");
 }
 
 TEST_F(EmulatorTest, UnknownOperations_AreErrors) {

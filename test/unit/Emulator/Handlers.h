@@ -50,22 +50,15 @@ int64_t encodeProduct(const ProductShape &shape);
 /// all: the results; a: four registers or a descriptor; the descriptor of b; if
 /// it adds, what to. `immediate` is the shape.
 Handler getWarpgroupMultiply();
-/// all: `count` results, and as many values that pass through.
-Handler getWarpgroupFence();
-Handler getWarpgroupCommit();
-/// Waits for all groups but the last `immediate`. all: as for the fence.
-Handler getWarpgroupWait();
-/// Lets wgmmas read what this thread has written to shared memory, and copies
-/// complete on the mbarriers that it has made.
-Handler getProxyFence();
+/// Of the fences and waits around it. all: `count` results, and as many values
+/// that pass through.
+Handler getPassThrough();
 /// `immediate` is how many registers each thread has from now on; `count` is 1
 /// if these are to be more than before.
 Handler getSetRegisters();
 
 /// a: address, b: threads of each phase.
 Handler getMakeMbarrier();
-/// The part of the proxy fence that is about mbarriers.
-Handler getMbarrierFence();
 /// a: address; b (if `count` is 1): bytes that are expected.
 Handler getArrive();
 /// all: to, the tensor map, the mbarrier, `count` coordinates.

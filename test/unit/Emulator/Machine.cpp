@@ -38,11 +38,7 @@ void Warp::start() {
   std::memset(place, 0, sizeof place);
   std::memset(group, 0, sizeof group);
   copies.clear();
-  products.clear();
-  results.clear();
-  productGroup = productTrace = 0;
-  isFenced = false;
-  readers = 0;
+  productTrace = 0;
   registers = block.code.registersAtLaunch;
   registersSet = nullptr;
   alive = kAllLanes;
@@ -274,7 +270,6 @@ bool Block::run(Dim3 at) {
     checkWarpgroups();
     if (all) {
       checkRegisters();
-      mbarriers.checkEnd(warps);
       break;
     }
     bool progress = releaseBarriers();
@@ -349,7 +344,6 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
                [&](unsigned lane) { warp->narrow(i.result)[lane] = value; });
       warp->define(i.result, mask, undefined ? mask : 0, undefinedFrom);
     }
-    warp->readers = 0;
     warp->pass();
   }
   ++barriers;
@@ -370,9 +364,6 @@ void Block::checkWarpgroups() {
       fail(*warp, code.instructions.front(), -1,
            "has issued other wgmmas or register counts than warp " +
                std::to_string(first.number) + " of its group");
-    if (warp->ended() && !warp->products.empty() && !failed())
-      fail(*warp, *warp->products.front().instruction, -1,
-           "leaves the kernel while a wgmma is in flight");
   }
 }
 
@@ -402,7 +393,7 @@ std::string Block::describeWait(Warp &warp) {
   auto lane = unsigned(std::countr_zero(warp.blockedLanes()));
   return text + " waits with " +
          std::to_string(std::popcount(warp.blockedLanes())) + " lanes for " +
-         mbarriers.describeWait(warp, warp.instructionOf(lane), lane) + ";";
+         describe(warp.instructionOf(lane)) + ";";
 }
 
 void Block::reportDeadlock() {

@@ -9,7 +9,6 @@
 
 #include <bit>
 #include <memory>
-#include <unordered_map>
 
 namespace nsa::emulator {
 
@@ -102,35 +101,6 @@ public:
   /// The group that the next copy of each lane belongs to.
   unsigned group[kLanes] = {};
 
-  /// A wgmma that has been issued but not waited for, and what it reads.
-  struct InFlight {
-    uint64_t group;
-    const Instruction *instruction;
-    struct Read {
-      uint64_t offset;
-      char data[16];
-    };
-    std::vector<Read> reads;
-  };
-  std::vector<InFlight> products;
-  /// The group that the next wgmma belongs to.
-  uint64_t productGroup = 0;
-  /// Whether a fence stands between the last wait and the next wgmma.
-  bool isFenced = false;
-  /// Lanes that have read shared memory since the warp met.
-  LaneMask readers = 0;
-  /// Registers that wgmmas in flight write; their `note` is the origin of the
-  /// register until then. `bad`: what will be undefined even so, and why.
-  struct Result {
-    uint32_t note;
-    uint64_t group;
-    LaneMask bad;
-    uint32_t origin;
-  };
-  std::unordered_map<uint32_t, Result> results;
-  /// The lanes that will be undefined of a register that a wgmma writes; null
-  /// if none does.
-  const LaneMask *findInFlight(uint32_t reg) const;
   /// Warps of a group must issue the same wgmmas, and hand over registers
   /// together.
   void traceProduct(uint64_t what) {

@@ -50,14 +50,8 @@ void Mbarriers::make(Warp &warp, const Instruction &i, unsigned lane,
   Mbarrier &barrier = objects[place.offset];
   barrier.offset = place.offset;
   barrier.count = barrier.pending = count;
-  barrier.maker = warp.thread(lane);
   begin = std::min(begin, place.offset);
   end = std::max(end, place.offset + kBytes);
-}
-
-void Mbarriers::fence(Warp &warp, unsigned lane) {
-  for (auto &[offset, barrier] : objects)
-    barrier.isFenced |= barrier.maker == warp.thread(lane);
 }
 
 Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
@@ -95,18 +89,9 @@ void Mbarriers::complete(Block &block, Mbarrier &barrier) {
   progress = true;
 }
 
-void Mbarriers::completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
-                               Mbarrier &barrier) {
-  if (barrier.pending > 0)
-    return;
-  if (barrier.issued > barrier.expected)
-    return warp.block.fail(warp, i, int(lane),
-                           nameOf(barrier) + " expects " +
-                               std::to_string(barrier.expected) +
-                               " bytes in this phase, and " +
-                               std::to_string(barrier.issued) + " are copied");
-  if (barrier.expected == 0)
-    complete(warp.block, barrier);
+void Mbarriers::completeIfDone(Block &block, Mbarrier &barrier) {
+  if (barrier.pending == 0 && barrier.expected == 0 && barrier.issued == 0)
+    complete(block, barrier);
 }
 
 bool Mbarriers::land(Block &block) {
@@ -155,22 +140,15 @@ void Mbarriers::arrive(Warp &warp, const Instruction &i, const Use &use) {
                       std::to_string(count) + " threads arrive at " +
                           nameOf(barrier) + ", which waits for " +
                           std::to_string(barrier.pending) + " in this phase");
-  if (LaneMask others = warp.readers & ~use.lanes)
-    return block.fail(
-        warp, i, int(first),
-        "arrives at " + nameOf(barrier) +
-            " without a barrier after what thread " +
-            std::to_string(warp.thread(unsigned(std::countr_zero(others)))) +
-            " has read");
   barrier.pending -= count;
-  completeIfDone(warp, i, first, barrier);
+  completeIfDone(block, barrier);
 }
 
 LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
   if (!requireDefined(warp, i, mask, i.a, "the address of an mbarrier") ||
       !requireDefined(warp, i, mask, i.b, "the parity of a phase"))
     return 0;
-  std::vector<Use> uses;
+  LaneMask ready = 0;
   forLanes(mask, [&](unsigned lane) {
     if (warp.block.failed())
       return;
@@ -180,16 +158,10 @@ LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
       warp.block.fail(warp, i, int(lane),
                       "there is no parity " + std::to_string(parity));
     else if (barrier && barrier->hasPassed(parity))
-      lanesOf(uses, barrier) |= LaneMask(1) << lane;
+      ready |= LaneMask(1) << lane;
   });
   if (warp.block.failed())
     return 0;
-  LaneMask ready = 0;
-  for (const Use &use : uses) {
-    Mbarrier &barrier = *use.barrier;
-    ready |= use.lanes;
-    barrier.awaited = barrier.phase;
-  }
   return ready;
 }
 
@@ -200,41 +172,9 @@ LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
 Mbarrier *Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
                            uint64_t address, uint64_t bytes) {
   Mbarrier *barrier = get(warp, i, lane, address);
-  if (!barrier)
-    return nullptr;
-  if (!barrier->isFenced) {
-    warp.block.fail(warp, i, int(lane),
-                    "a copy completes on " + nameOf(*barrier) +
-                        ", after which no fence.mbarrier.init stands");
-    return nullptr;
-  }
-  barrier->copier = warp.thread(lane);
-  barrier->copy = &i;
-  barrier->copyPhases = barrier->phase + 1;
-  barrier->issued += bytes;
+  if (barrier)
+    barrier->issued += bytes;
   return barrier;
-}
-
-void Mbarriers::checkEnd(
-    const std::vector<std::unique_ptr<Warp>> &warps) const {
-  for (const auto &[offset, barrier] : objects)
-    if (barrier.copyPhases > barrier.awaited) {
-      Warp &warp = *warps[barrier.copier / kLanes];
-      return warp.block.fail(warp, *barrier.copy, int(barrier.copier % kLanes),
-                             "nobody waits for this copy before the kernel "
-                             "ends");
-    }
-}
-
-std::string Mbarriers::describeWait(Warp &warp, const Instruction &i,
-                                    unsigned lane) {
-  const Mbarrier *barrier = get(warp, i, lane, warp.wide(i.a)[lane]);
-  if (!barrier)
-    return "an mbarrier";
-  return "parity " + std::to_string(warp.narrow(i.b)[lane]) + " of " +
-         nameOf(*barrier) + ", where " + std::to_string(barrier->pending) +
-         " threads are missing and " + std::to_string(barrier->issued) +
-         " of " + std::to_string(barrier->expected) + " bytes are copied";
 }
 
 //===----------------------------------------------------------------------===//
@@ -251,13 +191,6 @@ Handler nsa::emulator::getMakeMbarrier() {
         warp.block.mbarriers.make(warp, i, lane, warp.wide(i.a)[lane],
                                   warp.narrow(i.b)[lane]);
     });
-  };
-}
-
-Handler nsa::emulator::getMbarrierFence() {
-  return [](Warp &warp, const Instruction &, LaneMask mask) {
-    forLanes(mask,
-             [&](unsigned lane) { warp.block.mbarriers.fence(warp, lane); });
   };
 }
 

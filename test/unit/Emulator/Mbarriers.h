@@ -13,7 +13,6 @@
 #include "test/unit/Emulator/Code.h"
 
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,21 +28,12 @@ struct Mbarrier {
   uint64_t expected = 0, issued = 0;
   /// How many phases are over.
   uint32_t phase = 0;
-  /// The thread that made it, and whether it has let the TMA unit see that.
-  unsigned maker = 0;
-  bool isFenced = false;
   /// What the copies of the current phase write when it ends.
   struct Chunk {
     uint64_t offset;
     char data[16];
   };
   std::vector<Chunk> chunks;
-  /// The last copy, and the number of phases that must be over for it.
-  const Instruction *copy = nullptr;
-  unsigned copier = 0;
-  uint32_t copyPhases = 0;
-  /// How many phases were over when a thread last found one to be.
-  uint32_t awaited = 0;
 
   /// Whether the phase before the current one has this parity.
   bool hasPassed(uint32_t parity) const { return (phase & 1) != parity; }
@@ -60,8 +50,6 @@ public:
 
   void make(Warp &warp, const Instruction &i, unsigned lane, uint64_t address,
             uint32_t count);
-  /// The TMA unit sees what this thread has made.
-  void fence(Warp &warp, unsigned lane);
   /// Each lane of `mask` arrives at the mbarrier of register `a`, and before
   /// that expects the bytes of register `b` if `count` is 1.
   void arrive(Warp &warp, const Instruction &i, LaneMask mask);
@@ -73,20 +61,13 @@ public:
   Mbarrier *issue(Warp &warp, const Instruction &i, unsigned lane,
                   uint64_t address, uint64_t bytes);
 
-  /// All threads of a phase have arrived: checks the bytes, and ends the phase
-  /// if there are none to come.
-  void completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
-                      Mbarrier &barrier);
+  /// Ends a phase whose threads have all arrived, if no bytes are to come.
+  void completeIfDone(Block &block, Mbarrier &barrier);
 
   /// Whether a phase has ended since this was last asked.
   bool takeProgress() { return std::exchange(progress, false); }
   /// Copies end. Whether a phase has ended by that.
   bool land(Block &block);
-  /// The block has ended.
-  void checkEnd(const std::vector<std::unique_ptr<Warp>> &warps) const;
-
-  /// What is missing where a lane waits.
-  std::string describeWait(Warp &warp, const Instruction &i, unsigned lane);
 
 private:
   bool search(uint64_t offset, uint64_t bytes) const;

@@ -27,8 +27,6 @@ enum class Finding : uint8_t {
   /// last barrier.
   OtherWrote,
   OtherRead,
-  /// It is the result of an asynchronous wgmma.
-  ProductInFlight,
 };
 
 /// Who may use a granule at once: blocks of a launch, or threads of a block

@@ -159,7 +159,6 @@ void BoxCopy::run() {
   if (!barrier)
     return;
   scatter(*barrier);
-  mbarriers.completeIfDone(warp, i, lane, *barrier);
 }
 
 } // namespace

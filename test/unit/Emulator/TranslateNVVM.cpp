@@ -58,18 +58,14 @@ LogicalResult Translator::translateWarpgroupAsm(LLVM::InlineAsmOp text) {
   Regs results;
   if (text.getRes())
     results = Regs(define(text.getRes()));
-  auto passThrough = [&](Handler handler, int64_t number) -> LogicalResult {
+  if (asmText == "wgmma.fence.sync.aligned;" ||
+      numberBehind(asmText, "wgmma.wait_group.sync.aligned ")) {
     if (results.size() != operands.size())
       return unknown(" with other operands than results");
-    Instruction &instruction = emit(handler, results, operands, Kind::Warp);
-    instruction.count = uint16_t(results.size());
-    instruction.immediate = number;
+    emit(getPassThrough(), results, operands, Kind::Warp).count =
+        uint16_t(results.size());
     return success();
-  };
-  if (asmText == "wgmma.fence.sync.aligned;")
-    return passThrough(getWarpgroupFence(), 0);
-  if (auto groups = numberBehind(asmText, "wgmma.wait_group.sync.aligned "))
-    return passThrough(getWarpgroupWait(), *groups);
+  }
   auto columns = numberBehind(asmText, "wgmma.mma_async.sync.aligned.m64n");
   auto adds = numberBehind(asmText, "setp.ne.b32 p, ");
   if (!columns || !adds || *columns % 8 != 0 || *columns > 256)
@@ -185,8 +181,11 @@ LogicalResult Translator::translateNVVM() {
       .Case([&](NVVM::BlockIdZOp) { return number(getBlockId(), 2); })
       .Case([&](NVVM::BarrierOp barrier) { return translateBarrier(barrier); })
       .Case<NVVM::MBarrierInitOp, NVVM::MBarrierArriveOp,
-            NVVM::MBarrierArriveExpectTxOp, NVVM::FenceMbarrierInitOp>(
+            NVVM::MBarrierArriveExpectTxOp>(
           [&](auto) { return translateMbarrier(); })
+      // What they order, and when, tile-gpu-verify-synchronization proves.
+      .Case<NVVM::FenceMbarrierInitOp, NVVM::WgmmaFenceAlignedOp,
+            NVVM::WgmmaGroupSyncAlignedOp>([](auto) { return success(); })
       .Case([&](NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp copy) {
         return translateTensorCopy(copy);
       })
@@ -235,19 +234,10 @@ LogicalResult Translator::translateNVVM() {
         return success();
       })
       .Case([&](NVVM::MmaOp multiply) { return translateMultiply(multiply); })
-      .Case([&](NVVM::WgmmaFenceAlignedOp) {
-        emit(getWarpgroupFence(), {}, {}, Kind::Warp);
-        return success();
-      })
-      .Case([&](NVVM::WgmmaGroupSyncAlignedOp) {
-        emit(getWarpgroupCommit(), {}, {}, Kind::Warp);
-        return success();
-      })
       .Case([&](NVVM::FenceProxyOp fence) -> LogicalResult {
-        if (fence.getKind() != NVVM::ProxyKind::async_shared)
-          return unknown(" of this kind");
-        emit(getProxyFence(), {}, {});
-        return success();
+        return fence.getKind() == NVVM::ProxyKind::async_shared
+                   ? success()
+                   : unknown(" of this kind");
       })
       .Case([&](NVVM::CpAsyncOp copy) {
         Regs operands = {reg(copy.getDst()), reg(copy.getSrc())};

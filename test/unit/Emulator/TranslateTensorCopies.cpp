@@ -82,10 +82,6 @@ LogicalResult Translator::translateTensorCopy(
 }
 
 LogicalResult Translator::translateMbarrier() {
-  if (isa<NVVM::FenceMbarrierInitOp>(op)) {
-    emit(getMbarrierFence(), {}, {});
-    return success();
-  }
   Value address = op->getOperand(0);
   FailureOr<bool> shared = isShared(address);
   if (failed(shared))

@@ -3,9 +3,9 @@
 // wgmma.mma_async by the rules of the PTX ISA alone ("Asynchronous warpgroup
 // level matrix multiply-accumulate"): a descriptor says where a matrix starts
 // in shared memory and how far its parts are apart, and a swizzle exchanges
-// bits of each address. A wgmma is computed when it is issued; until it has
-// been waited for its results are undefined, and what it read must stay the
-// same.
+// bits of each address. A wgmma is computed when it is issued.
+// tile-gpu-verify-synchronization proves that its results and what it reads are
+// left alone until it has been waited for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,7 +69,6 @@ private:
   Warp &warp;
   const Instruction &i;
   ProductShape shape;
-  std::vector<Warp::InFlight::Read> reads;
   uint32_t origin = 0;
 };
 
@@ -112,9 +111,6 @@ bool Product::readMatrix(uint32_t reg, bool across, unsigned first,
     Place place = access.find(true, address, 16, 16, false);
     if (!place.data)
       return false;
-    Warp::InFlight::Read note{place.offset, {}};
-    std::memcpy(note.data, place.data, 16);
-    reads.push_back(note);
     bool isDefined = access.isDefined(place, 16, true, origin);
     uint16_t halves[8];
     std::memcpy(halves, place.data, 16);
@@ -168,9 +164,6 @@ void Product::run(LaneMask mask) {
   warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
   if ((group + kWarpsOfGroup) * kLanes > warp.block.code.threads)
     return warp.block.fail(warp, i, -1, "is in no group of four warps");
-  if (!warp.isFenced)
-    return warp.block.fail(warp, i, -1,
-                           "no wgmma.fence stands before this wgmma");
   const uint32_t *operands = i.all + shape.results();
   Operand a(16), b(shape.columns);
   if (shape.aInRegisters)
@@ -181,8 +174,6 @@ void Product::run(LaneMask mask) {
   if (!readMatrix(operands[0], shape.bAcross, 0, b))
     return;
   const uint32_t *tied = operands + 1;
-  uint32_t note = warp.block.note({&i, warp.thread(0), warp.block.number,
-                                   Finding::ProductInFlight, 0, -1, 0});
   // All that the wgmma reads of registers is read before it writes any.
   std::vector<std::array<float, kLanes>> sums(shape.results());
   std::vector<LaneMask> bad(shape.results());
@@ -190,12 +181,9 @@ void Product::run(LaneMask mask) {
     sums[r].fill(0);
     if (shape.adds) {
       std::memcpy(sums[r].data(), warp.narrow(tied[r]), sizeof sums[r]);
-      uint32_t from = warp.origin(tied[r]);
       bad[r] = warp.undefined(tied[r]);
-      if (const LaneMask *known = warp.findInFlight(tied[r]))
-        bad[r] = *known;
-      else if (bad[r])
-        origin = origin ? origin : from;
+      if (bad[r] && !origin)
+        origin = warp.origin(tied[r]);
     }
     for (unsigned lane = 0; lane < kLanes; ++lane) {
       unsigned row = lane / 4 + r % 4 / 2 * 8;
@@ -212,25 +200,16 @@ void Product::run(LaneMask mask) {
   for (unsigned r = 0; r < shape.results(); ++r) {
     uint32_t reg = i.all[r];
     std::memcpy(warp.narrow(reg), sums[r].data(), sizeof sums[r]);
-    warp.define(reg, mask, mask, note);
-    warp.results[reg] = {note, warp.productGroup, bad[r], origin};
+    warp.define(reg, mask, bad[r], origin);
   }
-  warp.products.push_back({warp.productGroup, &i, std::move(reads)});
 }
 
-//===----------------------------------------------------------------------===//
-// Order
-//===----------------------------------------------------------------------===//
-
-/// Moves operand `k` to result `k`, and the wgmmas in flight with them.
-void moveResults(Warp &warp, const Instruction &i, LaneMask mask,
-                 uint64_t endedGroups) {
+/// Moves operand `k` to result `k`.
+void passThrough(Warp &warp, const Instruction &i, LaneMask mask) {
   struct Moved {
     uint32_t words[kLanes];
     LaneMask undefined;
     uint32_t origin;
-    const Warp::Result *result;
-    Warp::Result copy;
   };
   std::vector<Moved> values(i.count);
   for (unsigned k = 0; k < i.count; ++k) {
@@ -239,58 +218,12 @@ void moveResults(Warp &warp, const Instruction &i, LaneMask mask,
     std::memcpy(value.words, warp.narrow(reg), sizeof value.words);
     value.undefined = warp.undefined(reg);
     value.origin = warp.origin(reg);
-    bool inFlight = warp.findInFlight(reg) != nullptr;
-    value.result = inFlight ? &value.copy : nullptr;
-    if (inFlight)
-      value.copy = warp.results[reg];
   }
   for (unsigned k = 0; k < i.count; ++k) {
     const Moved &value = values[k];
-    uint32_t reg = i.all[k];
-    std::memcpy(warp.narrow(reg), value.words, sizeof value.words);
-    if (value.result && value.copy.group < endedGroups) {
-      warp.define(reg, mask, value.copy.bad, value.copy.origin);
-      continue;
-    }
-    warp.define(reg, mask, value.undefined, value.origin);
-    if (value.result)
-      warp.results[reg] = value.copy;
+    std::memcpy(warp.narrow(i.all[k]), value.words, sizeof value.words);
+    warp.define(i.all[k], mask, value.undefined, value.origin);
   }
-}
-
-void fence(Warp &warp, const Instruction &i, LaneMask mask) {
-  warp.isFenced = true;
-  warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
-  moveResults(warp, i, mask, 0);
-}
-
-void commit(Warp &warp, const Instruction &i, LaneMask) {
-  warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
-  ++warp.productGroup;
-}
-
-void await(Warp &warp, const Instruction &i, LaneMask mask) {
-  warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
-  uint64_t pending = uint64_t(i.immediate);
-  uint64_t ended =
-      warp.productGroup > pending ? warp.productGroup - pending : 0;
-  std::vector<Warp::InFlight> kept;
-  for (Warp::InFlight &product : warp.products) {
-    if (product.group >= ended) {
-      kept.push_back(std::move(product));
-      continue;
-    }
-    for (const Warp::InFlight::Read &read : product.reads)
-      if (std::memcmp(read.data, warp.block.shared.data() + read.offset, 16) !=
-          0)
-        return warp.block.fail(
-            warp, *product.instruction, -1,
-            "byte " + std::to_string(read.offset) +
-                " of shared memory changes while a wgmma reads it");
-  }
-  warp.products = std::move(kept);
-  warp.isFenced = false;
-  moveResults(warp, i, mask, ended);
 }
 
 } // namespace
@@ -311,16 +244,7 @@ Handler nsa::emulator::getWarpgroupMultiply() {
     Product(warp, i).run(mask);
   };
 }
-Handler nsa::emulator::getWarpgroupFence() { return fence; }
-Handler nsa::emulator::getWarpgroupCommit() { return commit; }
-Handler nsa::emulator::getWarpgroupWait() { return await; }
-
-Handler nsa::emulator::getProxyFence() {
-  return [](Warp &warp, const Instruction &, LaneMask mask) {
-    forLanes(mask,
-             [&](unsigned lane) { warp.block.mbarriers.fence(warp, lane); });
-  };
-}
+Handler nsa::emulator::getPassThrough() { return passThrough; }
 
 Handler nsa::emulator::getSetRegisters() {
   return [](Warp &warp, const Instruction &i, LaneMask) {
@@ -333,12 +257,4 @@ Handler nsa::emulator::getSetRegisters() {
     warp.registersSet = &i;
     warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
   };
-}
-
-const LaneMask *Warp::findInFlight(uint32_t reg) const {
-  auto known = results.find(reg);
-  return known != results.end() && marks[reg].lanes &&
-                 marks[reg].origin == known->second.note
-             ? &known->second.bad
-             : nullptr;
 }
