@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes faults and counts how the tools end: kills, failing writes, damaged files,
-# wrong command lines, lost ranks, strangers, signals. See docs/reliability.md.
+# lost ranks, strangers, signals. See docs/reliability.md.
 #   test/reliability.sh [--full] [--only ROW] [--case N] [--seed N]
 set -euo pipefail
 exec /usr/bin/python3 "$(dirname "${BASH_SOURCE[0]}")/reliability/main.py" "$@"

@@ -136,8 +136,14 @@ class Suite:
             if number % 5 == 0:
                 command = ["nsa-model", path, "-o", "OUT"]
             self.add(name, command, place, expected)
+        train = ["nsa-train", "x.nsax", "--data", "x", "--out-dir", "OUT", "--config", good]
+        for option, values in files.TRAIN_VALUES.items():
+            for value in values:
+                expected = f"--{option}: ", option.replace("-", "_")
+                self.add(f"--{option}={value}", [*train, f"--{option}={value}"], "", expected)
+        self.add("two names", [*train, "--run-name=a", "--run-name=b"], "", "--run-name: At Most 1")
+        self.add("a third file", [*train, "more"], "", "unexpected argument 'more'")
         for override, expected in configs.OVERRIDES:
-            train = ["nsa-train", "x.nsax", "--data", "x", "--out-dir", "OUT", "--config", good]
             for command in train, ["nsa-model", good, "-o", "OUT"]:
                 self.add(override, [*command, "--set", override], "", expected)
 

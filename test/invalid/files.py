@@ -186,6 +186,19 @@ DATA_COMMANDS = [
     ("an order-3 model", ["ngram", "IN", "--order=3"], "3"),
 ]
 
+# Options of nsa-train, and values that are none of theirs
+TRAIN_VALUES = {
+    "nproc": ["0", "-1", "2x", "1e3", "1025", "", "99999999999999999999"],
+    "stop-after": ["0", "-3", "soon", "1.5", ""],
+    "stall-seconds": ["-1", "soon", "nan"],
+    "profile": ["0", "-1", "many", "1048577"],
+    "threads": ["-1", "1025", "all", "1.5"],
+    "sample-bytes": ["-1", "1e3", "many"],
+    "rank-seconds": ["0", "-5", "soon", "1e9"],
+    "gpu": ["-1", "first"],
+    "out-dir": [""], "separate-update": ["maybe"], "no-progress": ["2x"], "check-finite": ["x"],
+}
+
 # (name, arguments of nsa-run after the artefact, expected message)
 RUN_COMMANDS = [
     ("no entry", [], "--entry is required"),

@@ -95,7 +95,7 @@ class Ended:
 class Process:
     """A tool at work, in a process group of its own."""
 
-    def __init__(self, command, folder, env=None, stdin=None):
+    def __init__(self, command, folder, env=None):
         self.tool = pathlib.Path(command[0]).name
         number = len(list(folder.glob("*.out")))
         self.files = [folder / f"{self.tool}-{number}.{end}" for end in ("out", "err")]
@@ -103,7 +103,7 @@ class Process:
         with open(self.files[0], "wb") as out, open(self.files[1], "wb") as err:
             self.child = subprocess.Popen(
                 [str(word) for word in command], stdout=out, stderr=err,
-                stdin=stdin or subprocess.DEVNULL, start_new_session=True,
+                stdin=subprocess.DEVNULL, start_new_session=True,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(env or {})})
 
     def running(self):

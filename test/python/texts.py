@@ -1,18 +1,12 @@
-"""Files of text in the formats that nsa.data reads.
-
-    texts.py FOLDER     writes one of each kind"""
+"""Files of text in the formats that nsa.data reads."""
 
 import gzip
 import json
-import pathlib
 import random
-import sys
 
 _words = random.Random(1)
 TEXTS = ["".join(_words.choice(["the ", "ü", "世界", "fox ", "\n", "12"]) for _ in range(n)) for n in range(1, 120)]
 LINES = b"".join(json.dumps({"id": n, "text": text}).encode() + b"\n" for n, text in enumerate(TEXTS))
-# Others, for a file that is whole.
-BESIDE = b"".join(json.dumps({"text": text + "beside"}).encode() + b"\n" for text in TEXTS)
 
 
 def table():
@@ -57,8 +51,3 @@ KINDS = {
     "lines.json": (lambda: LINES, False),
     "array.json": (lambda: json.dumps([{"text": text} for text in TEXTS]).encode(), False),
 }
-
-
-if __name__ == "__main__":
-    for name, (make, _) in KINDS.items():
-        (pathlib.Path(sys.argv[1]) / name).write_bytes(make())
