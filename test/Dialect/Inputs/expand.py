@@ -2,7 +2,7 @@
 """Makes input of `nsa-opt --split-input-file --verify-diagnostics` from a table of wrong lines.
 
 Above each line stands its error, `error: ...`. A line in parentheses is the arguments of a function, with their
-attributes; an operation whose type is `(operands) -> results` stands in a function with such arguments, a
+attributes; an operation that ends with the types of all operands stands in a function with such arguments, a
 parameter in a module."""
 import re
 import sys
@@ -14,10 +14,10 @@ def expand(line, error):
         return f"{expected}func.func @f{line} {{\n  return\n}}\n"
     if line.startswith("nn.parameter"):
         return f"nn.module @m {{\n{expected}  {line}\n}}\n"
-    operation = re.match(r"(.*?%.*?) : \((.*?)\) -> ", line)
-    if not operation:
+    operation, _, kinds = line.rpartition(" : ")
+    names, types = re.findall(r"%\w+", operation), re.sub(r"[()]| -> .*", "", kinds).split(", ")
+    if not names:
         return f"{expected}{line}\n"
-    names, types = re.findall(r"%\w+", operation[1]), operation[2].split(", ")
     arguments = {f"{name}: {kind}": None for name, kind in zip(names, types, strict=True)}
     return f"func.func @f({', '.join(arguments)}) {{\n{expected}  {line}\n  return\n}}\n"
 

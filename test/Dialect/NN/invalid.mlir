@@ -62,14 +62,6 @@ func.func @fill_large() {
 
 // -----
 
-func.func @part(%x: tensor<16xf32>) {
-  // expected-error @below {{has a part of 5 elements of 16}}
-  %part = nn.slice_shard %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
-  return
-}
-
-// -----
-
 func.func @fused_without_output(%x: tensor<4xf32>) {
   // expected-error @below {{'nn.fused' op must have at least one output}}
   "nn.fused"(%x) ({

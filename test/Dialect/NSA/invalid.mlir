@@ -18,45 +18,9 @@ func.func @causal_takes_no_indices(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x
 
 // -----
 
-func.func @selected_takes_indices(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{has no indices, but visibility #nsa.selected<block = 16> takes some}}
-  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 16>)
-      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
-  return
-}
-
-// -----
-
 func.func @more_indices_than_count(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x3xi32>) {
   // expected-error @below {{indices of a query (3) must be at most count (2)}}
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 16, count = 2>, %i : tensor<1x2x64x3xi32>)
-      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
-  return
-}
-
-// -----
-
-func.func @window_of_nothing(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{window (0) must be at least 1 and at most 2147483647}}
-  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.window<0>)
-      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
-  return
-}
-
-// -----
-
-func.func @query_of_rank_three(%q: tensor<64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{query and value must be tensors of rank 4}}
-  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
-      : tensor<64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
-  return
-}
-
-// -----
-
-func.func @not_a_visibility(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{invalid kind of attribute specified}}
-  %o, %lse = nsa.attention %q, %k, %k visible(1 : i64)
       : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
   return
 }

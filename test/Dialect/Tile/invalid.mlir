@@ -51,46 +51,6 @@ func.func @range(%i: i32) {
 
 // -----
 
-func.func @rank(%m: memref<4x4xf32>, %i: i32) {
-  // expected-error@+1 {{has 1 indices for 2 dimensions}}
-  %0 = tile.load %m[%i] : memref<4x4xf32>, (i32) -> f32
-  return
-}
-
-// -----
-
-func.func @element(%m: memref<4xf32>, %i: i32) {
-  // expected-error@+1 {{moves 'bf16', but the memref holds 'f32'}}
-  %0 = tile.load %m[%i] : memref<4xf32>, (i32) -> bf16
-  return
-}
-
-// -----
-
-func.func @shape(%m: memref<4x4xf32>, %i: !tile.tile<4x1xi32>, %j: !tile.tile<1x2xi32>) {
-  // expected-error@+1 {{indices of shape 4x2 do not address a tile of shape 4x4}}
-  %0 = tile.load %m[%i, %j] : memref<4x4xf32>, (!tile.tile<4x1xi32>, !tile.tile<1x2xi32>) -> !tile.tile<4x4xf32>
-  return
-}
-
-// -----
-
-func.func @broadcast(%m: memref<4x4xf32>, %i: !tile.tile<4x1xi32>, %j: !tile.tile<3x1xi32>) {
-  // expected-error@+1 {{index of shape 3x1 does not broadcast with 4x1}}
-  %0 = tile.load %m[%i, %j] : memref<4x4xf32>, (!tile.tile<4x1xi32>, !tile.tile<3x1xi32>) -> !tile.tile<4x1xf32>
-  return
-}
-
-// -----
-
-func.func @scalar(%m: memref<4xf32>, %v: f32, %i: !tile.tile<4xi32>) {
-  // expected-error@+1 {{indices of shape 4 need a tile, not 'f32'}}
-  tile.store %v, %m[%i] : f32, memref<4xf32>, (!tile.tile<4xi32>)
-  return
-}
-
-// -----
-
 func.func @map(%x: !tile.tile<4x3xf32>) {
   // expected-error@+1 {{input of shape 4x3 does not broadcast to 4x4}}
   %0 = tile.map (%x : !tile.tile<4x3xf32>) -> !tile.tile<4x4xf32> {
@@ -120,30 +80,6 @@ func.func @map(%x: !tile.tile<4x4xf32>, %m: memref<4xf32>, %i: i32) {
     %v = tile.load %m[%i] : memref<4xf32>, (i32) -> f32
     tile.yield %v : f32
   }
-  return
-}
-
-// -----
-
-func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<4x8xf32>) {
-  // expected-error@+1 {{contracts 8 elements of a with 4 of b}}
-  %0 = tile.dot %a, %b, %c : !tile.tile<4x8xf32>, !tile.tile<4x8xf32>, !tile.tile<4x8xf32>
-  return
-}
-
-// -----
-
-func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<4x8xf32>) {
-  // expected-error@+1 {{accumulates a 4x4 dot into 4x8}}
-  %0 = tile.dot %a, %b, %c {transpose_b} : !tile.tile<4x8xf32>, !tile.tile<4x8xf32>, !tile.tile<4x8xf32>
-  return
-}
-
-// -----
-
-func.func @dot(%a: !tile.tile<4x4xf32>, %b: !tile.tile<4x4xbf16>, %c: !tile.tile<4x4xf32>) {
-  // expected-error@+1 {{multiplies 'f32' by 'bf16'}}
-  %0 = tile.dot %a, %b, %c : !tile.tile<4x4xf32>, !tile.tile<4x4xbf16>, !tile.tile<4x4xf32>
   return
 }
 
@@ -190,14 +126,6 @@ tile.kernel private @other_rows(%x: memref<4x8xf32, strided<[16, 1]>>) attribute
   // expected-error@+1 {{changes rows of 8 elements at a distance of 16 to rows of 32 at a distance of 32}}
   %flat = tile.view %x : memref<4x8xf32, strided<[16, 1]>> -> memref<32xf32>
   tile.return
-}
-
-// -----
-
-func.func @load_layout(%x: memref<16xf32>, %i: !tile.tile<1x16xi32>) {
-  // expected-error@+1 {{index in no layout addresses a tile in #tile.mma<warps = 1>}}
-  %0 = tile.load %x[%i] : memref<16xf32>, (!tile.tile<1x16xi32>) -> !tile.tile<1x16xf32, #tile.mma<warps = 1>>
-  return
 }
 
 // -----
@@ -342,14 +270,6 @@ func.func @sort_layout(%x: !tile.tile<16x8xi32, #tile.mma<warps = 1>>) {
 func.func @any_layout(%x: !tile.tile<16x16xi1, #tile.rematerialized>) {
   // expected-error@+1 {{needs tiles without layout, not in #tile.rematerialized}}
   %0 = tile.any %x : !tile.tile<16x16xi1, #tile.rematerialized>
-  return
-}
-
-// -----
-
-func.func @any_of_warps_of_rows(%x: !tile.tile<16x8xi1>) {
-  // expected-error@+1 {{warp_uniform takes one element for each row, not 8}}
-  %0 = tile.any %x warp_uniform : !tile.tile<16x8xi1>
   return
 }
 
