@@ -127,24 +127,14 @@ def test_shards_damaged_files_are_errors(tmp_path):
         shards.read("train", 2, 2)
 
 
-def test_shards_wrong_arguments_are_errors(tmp_path):
+def test_shards_read_any_integers_and_no_end_wraps(tmp_path):
     nsa.data.write_shards(tmp_path / "s", [[1, 2], [3]], vocabulary=10)
     shards = nsa.data.Shards(tmp_path / "s")
     assert list(shards.read("train", np.int64(1), 2)) == [2, 3]
-    for wrong, message in (((1, 0, 1), "the split must be text, not 1"), ((None, 0, 1), "the split must be text, not None"),
-                           (("train", -1, 1), r"position must be a whole number in 0..2\^64-1, not -1"),
-                           (("train", 0.5, 1), r"position must be a whole number in 0..2\^64-1, not 0.5"),
-                           (("train", 0, "1"), r"count must be a whole number in 0..2\^64-1, not '1'"),
-                           (("train", 0, 2**64), r"count must be a whole number in 0..2\^64-1, not 18446744073709551616"),
-                           (("train", 2**64 - 1, 2**64 - 1), "of the split 'train', which has 3")):
+    for position, count, message in ((-1, 1, r"position must be a whole number in 0..2\^64-1, not -1"),
+                                     (2**64 - 1, 2**64 - 1, "of the split 'train', which has 3")):
         with pytest.raises(nsa.InputError, match=message):
-            shards.read(*wrong)
-    for read in (shards.size, shards.documents):
-        with pytest.raises(nsa.InputError, match="the split must be text, not 0"):
-            read(0)
-    for wrong in (None, 3, [tmp_path]):
-        with pytest.raises(nsa.InputError, match="the directory must be a path, not"):
-            nsa.data.Shards(wrong)
+            shards.read("train", position, count)
 
 
 # Sources
