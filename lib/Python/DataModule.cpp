@@ -16,46 +16,6 @@ using namespace nsa;
 
 namespace {
 
-/// A value in a message: itself if it is short.
-std::string shown(const py::object &value) {
-  std::string text = py::repr(value).cast<std::string>();
-  if (text.size() <= 60 && text.find('\n') == std::string::npos)
-    return text;
-  return "a " + py::type::of(value).attr("__name__").cast<std::string>();
-}
-
-/// An argument of Python as text; `what` it is, in messages.
-std::string takeText(const py::object &value, const char *what) {
-  if (!py::isinstance<py::str>(value))
-    throw PythonError(kInputError,
-                      std::string(what) + " must be text, not " + shown(value));
-  return value.cast<std::string>();
-}
-
-std::string takePath(const py::object &value) {
-  try {
-    return py::module_::import("os")
-        .attr("fsdecode")(value)
-        .cast<std::string>();
-  } catch (py::error_already_set &error) {
-    raiseFrom(error, kInputError,
-              "the directory must be a path, not " + shown(value));
-  }
-}
-
-/// A whole number that is not negative.
-uint64_t takeCount(const py::object &value, const char *what) {
-  auto number = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-  uint64_t count = number ? PyLong_AsUnsignedLongLong(number.ptr()) : 0;
-  if (PyErr_Occurred()) {
-    py::error_already_set error;
-    raiseFrom(error, kInputError,
-              std::string(what) + " must be a whole number in 0..2^64-1, not " +
-                  shown(value));
-  }
-  return count;
-}
-
 using Lengths =
     py::array_t<uint64_t, py::array::c_style | py::array::forcecast>;
 
@@ -91,11 +51,8 @@ void finish(TokenShardsWriter &writer, const std::string &kind,
 }
 
 py::array_t<int32_t> readTokens(const TokenShards &shards,
-                                const py::object &name, const py::object &first,
-                                const py::object &number) {
-  std::string split = takeText(name, "the split");
-  uint64_t position = takeCount(first, "position");
-  uint64_t count = takeCount(number, "count");
+                                const std::string &split, uint64_t position,
+                                uint64_t count) {
   uint64_t size = take(shards.size(split), kInputError);
   // Allocates for tokens that exist only.
   py::array_t<int32_t> out(static_cast<py::ssize_t>(std::min(count, size)));
@@ -110,9 +67,8 @@ py::array_t<int32_t> readTokens(const TokenShards &shards,
 }
 
 py::array_t<uint64_t> documents(const TokenShards &shards,
-                                const py::object &split) {
-  std::vector<uint64_t> starts =
-      take(shards.documents(takeText(split, "the split")), kInputError);
+                                const std::string &split) {
+  std::vector<uint64_t> starts = take(shards.documents(split), kInputError);
   return py::array_t<uint64_t>(static_cast<py::ssize_t>(starts.size()),
                                starts.data());
 }
@@ -157,21 +113,19 @@ void nsa::defineData(py::module_ &m) {
       .def_property_readonly("token_bytes", &TokenShardsWriter::tokenBytes);
   py::class_<TokenShards>(m, "Shards",
                           "A data set: token shards with their manifest.")
-      .def(py::init([](const py::object &directory) {
-             return take(TokenShards::open(takePath(directory)), kInputError);
+      .def(py::init([](const std::string &directory) {
+             return take(TokenShards::open(directory), kInputError);
            }),
            py::arg("directory"))
       .def("read", &readTokens, py::arg("split"), py::arg("position"),
-           py::arg("count"), "Tokens of a split, as int32.")
-      .def("documents", &documents, py::arg("split"),
-           "Positions at which the documents of a split begin; empty if the "
-           "data set does not say.")
+           py::arg("count"))
+      .def("documents", &documents, py::arg("split"))
       .def(
           "size",
-          [](const TokenShards &shards, const py::object &split) {
-            return take(shards.size(takeText(split, "the split")), kInputError);
+          [](const TokenShards &shards, const std::string &split) {
+            return take(shards.size(split), kInputError);
           },
-          py::arg("split"), "Tokens of a split.")
+          py::arg("split"))
       .def(
           "verify",
           [](const TokenShards &shards) {

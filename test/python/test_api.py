@@ -386,10 +386,10 @@ def test_entry_producer_that_fails_is_the_cause(window):
      "option 'cpu' has no effect for the target 'sm_80'"),
     (lambda: nsa.compile(WINDOW, logits_mib=0), nsa.CompileError, "logits-mib 0, expected 1 to "),
     (lambda: nsa.compile(WINDOW, columns=-1), nsa.OptionError, "option 'columns' takes a number from 0, not -1"),
-    (lambda: nsa.compile(WINDOW, threads="all"), nsa.OptionError, "option 'threads' takes a number from 0, not 'all'"),
-    (lambda: nsa.compile(WINDOW, seed=-1), nsa.OptionError, "option 'seed' takes a number from 0, not -1"),
-    (lambda: nsa.compile(WINDOW, poison=1), nsa.OptionError, "option 'poison' takes True or False, not 1"),
-    (lambda: nsa.compile(WINDOW, blas_library=0), nsa.OptionError, "option 'blas_library' takes a path, not 0"),
+    (lambda: nsa.compile(WINDOW, threads="all"), nsa.OptionError, "option 'threads' is 'all', expected an integer from 0 to 2147483647"),
+    (lambda: nsa.compile(WINDOW, seed=-1), nsa.OptionError, "option 'seed' is -1, expected an integer from 0 on"),
+    (lambda: nsa.compile(WINDOW, poison=1), nsa.OptionError, "option 'poison' is 1, expected True or False"),
+    (lambda: nsa.compile(WINDOW, blas_library=0), nsa.OptionError, "option 'blas_library' is 0, expected a path"),
     (lambda: nsa.compile(WINDOW, device=1), nsa.OptionError, "option 'device' has no effect for the target 'cpu'"),
 ])
 def test_compile_misuse_is_an_error_of_its_kind(call, kind, message):

@@ -82,7 +82,9 @@ def texts(name, value):
 
 
 def paths(name, value):
-    return [path(f"{name}[{i}]", each) for i, each in enumerate(several(name, value, "a list of paths"))]
+    """One path, or several, as a list."""
+    given = [value] if isinstance(value, (str, bytes, os.PathLike)) else several(name, value, "a path, or a list of paths")
+    return [path(f"{name}[{i}]", each) for i, each in enumerate(given)]
 
 
 def optional(kind):

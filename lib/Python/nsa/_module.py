@@ -1,12 +1,11 @@
 """Compiled programs, and their entries as methods."""
 
 import inspect
-import operator
 import sys
 
 import numpy
 
-from nsa._arguments import array, path as _path, shown, takes, text, whole
+from nsa._arguments import array, path as _path, shown, takes, text, truth, whole
 from nsa._locks import forkable_lock
 from nsa._runtime import InputError, OptionError, RunError, load as _load
 
@@ -155,40 +154,21 @@ class Entry:
         return numpy.empty(shape, _bf16() if kind == "bf16" else _NUMPY_TYPES[kind])
 
 
-def _number(end):
-    def convert(value):
-        number = operator.index(value)
-        if not 0 <= number < end:
-            raise ValueError(number)
-        return number
-    return convert
-
-
-def _library(value):
+def _library(name, value):
     """A path, or none where it is empty."""
-    return _path("blas_library", value) if not isinstance(value, str) or value else ""
+    return _path(name, value) if not isinstance(value, str) or value else ""
 
 
-def _truth(value):
-    if not isinstance(value, (bool, numpy.bool_)):
-        raise TypeError(value)
-    return bool(value)
-
-
-_RUNTIME = {"threads": (_number(1 << 31), "a number from 0"), "seed": (_number(1 << 64), "a number from 0"),
-            "check_finite": (_truth, "True or False"), "poison": (_truth, "True or False"),
-            "blas_library": (_library, "a path"), "device": (_number(1 << 31), "a number from 0")}
+_RUNTIME = {"threads": whole(0, (1 << 31) - 1), "seed": whole(0, (1 << 64) - 1), "check_finite": truth, "poison": truth,
+            "blas_library": _library, "device": whole(0, (1 << 31) - 1)}
 
 
 def _checked(runtime, target):
     """Checks the runtime options, and returns them for the loader."""
-    checked = {}
-    for key, value in runtime.items():
-        convert, expected = _RUNTIME[key]
-        try:
-            checked[key] = convert(value)
-        except (TypeError, ValueError, RuntimeError):
-            raise OptionError(f"option '{key}' takes {expected}, not {shown(value)}") from None
+    try:
+        checked = {key: _RUNTIME[key](f"option '{key}'", value) for key, value in runtime.items()}
+    except InputError as error:
+        raise OptionError(str(error)) from None
     if target == "cpu" and checked["device"]:
         raise OptionError("option 'device' has no effect for the target 'cpu'")
     return checked

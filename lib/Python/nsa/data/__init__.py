@@ -11,9 +11,8 @@ Reading parquet and Arrow files needs pyarrow, .zst files zstandard, and tokeniz
 tokenizers; each is imported when it is needed.
 """
 
-from nsa._runtime import Shards
 from nsa.data._pack import pack
-from nsa.data._shards import write_shards
+from nsa.data._shards import Shards, write_shards
 from nsa.data._tokenizer import train_tokenizer
 
 __all__ = ["Shards", "pack", "train_tokenizer", "write_shards"]

@@ -14,8 +14,8 @@ from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 
+from nsa._arguments import optional, path, paths, real, takes, whole
 from nsa._runtime import InputError, ShardWriter, hash64
-from nsa.data._arguments import fraction, path, paths, whole
 from nsa.data._progress import Progress
 from nsa.data._shards import SHARD_TOKENS, TOOL
 from nsa.data._sources import Unit, list_units
@@ -266,6 +266,9 @@ def _find_problem(documents, held_out, val_fraction):
     return None
 
 
+@takes(inputs=paths, output=path, tokenizer=path, val_fraction=real("a number in [0, 1)", lambda value: 0 <= value < 1),
+       workers=optional(whole(1)), shard_tokens=whole(), include=paths, exclude=paths, max_inflated_bytes=optional(whole()),
+       skip_bad=whole())
 def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fraction=0.01, workers=None,
          shard_tokens=SHARD_TOKENS, include=(), exclude=(), max_inflated_bytes=None, skip_bad=0, overwrite=False, progress=True,
          warn=warnings.warn):
@@ -288,22 +291,17 @@ def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fr
     A packing that was interrupted goes on where it was when it is started again with the same options: what is done of files
     that are as they were is kept, whatever became of others. Returns counts: documents, without_text, bytes, tokens, skipped.
     """
-    inputs, output, tokenizer = paths(inputs), path("output", output), path("tokenizer", tokenizer)
-    include, exclude = paths(include, "globs"), paths(exclude, "globs")
-    val_fraction = fraction("the validation fraction", val_fraction)
-    limit = None if max_inflated_bytes is None else whole("max_inflated_bytes", max_inflated_bytes)
-    workers = os.cpu_count() if workers is None else whole("workers", workers, 1)
-    made, skipped = open_tokenizer(tokenizer, end_of_text), _Skipped(whole("skip_bad", skip_bad))
+    made, skipped = open_tokenizer(tokenizer, end_of_text), _Skipped(skip_bad)
     options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.end_name),
                ("val_fraction", repr(val_fraction)), ("shard_tokens", str(shard_tokens))]
     try:
-        units = list_units(inputs, text_key, limit, skipped.add, warn, include, exclude)
+        units = list_units(inputs, text_key, max_inflated_bytes, skipped.add, warn, include, exclude)
         unread, is_new = list(skipped), not os.path.exists(output)
-        _check_output(output, overwrite, made.vocabulary, whole("shard_tokens", shard_tokens))
+        _check_output(output, overwrite, made.vocabulary, shard_tokens)
         parts = _open_parts(output, _hash([hash64(made.text), options]), overwrite)
         job = _Job(tokenizer, end_of_text, val_fraction, parts, list(_name_parts(units)), skip_bad)
         bar = Progress(len(units), progress)
-        results = _run(job, units, workers, bar, skipped)
+        results = _run(job, units, workers or os.cpu_count(), bar, skipped)
         bar.finish()
         counts = _count(results, unread, val_fraction, warn)
         if isinstance(counts, str):

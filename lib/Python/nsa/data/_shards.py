@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from nsa._arguments import shown
+from nsa import _runtime
+from nsa._arguments import optional, path, takes, text, truth, whole
 from nsa._files import open_file
 from nsa._runtime import InputError, ShardWriter, __version__
-from nsa.data._arguments import path, whole
 
 TOOL = f"nsa.data {__version__}"
 
@@ -33,6 +33,29 @@ def as_ids(ids, vocabulary, what):
     return np.ascontiguousarray(ids, dtype_for(vocabulary))
 
 
+class Shards(_runtime.Shards):
+    """A data set: token shards with their manifest."""
+
+    @takes(directory=path)
+    def __init__(self, directory):
+        super().__init__(directory)
+
+    @takes(split=text, position=whole(0, (1 << 64) - 1), count=whole(0, (1 << 64) - 1))
+    def read(self, split, position, count):
+        """Tokens of a split, as int32."""
+        return super().read(split, position, count)
+
+    @takes(split=text)
+    def documents(self, split):
+        """Positions at which the documents of a split begin; empty if the data set does not say."""
+        return super().documents(split)
+
+    @takes(split=text)
+    def size(self, split):
+        """Tokens of a split."""
+        return super().size(split)
+
+
 def _rows(documents, split):
     try:
         return iter(documents)
@@ -40,6 +63,7 @@ def _rows(documents, split):
         raise InputError(f"the split '{split}' must be rows of integers: {error}") from error
 
 
+@takes(output=path, vocabulary=whole(), end_of_text=whole(-1), tokenizer=optional(path), overwrite=truth, shard_tokens=whole())
 def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokenizer=None, overwrite=False,
                  shard_tokens=SHARD_TOKENS):
     """Writes ids that were made elsewhere as a data set for nsa-train.
@@ -54,14 +78,11 @@ def write_shards(output, train, val=None, *, vocabulary, end_of_text=-1, tokeniz
 
     An id that is not below the vocabulary is an nsa.InputError that names it, its document and its position.
     """
-    if not isinstance(overwrite, (bool, np.bool_)):
-        raise InputError(f"overwrite must be True or False, not {shown(overwrite)}")
-    vocabulary, shard_tokens = whole("vocabulary", vocabulary), whole("shard_tokens", shard_tokens)
-    end_of_text = whole("end_of_text", end_of_text, -1, max(vocabulary - 1, 0))
-    writer = ShardWriter(path("output", output), bool(overwrite), vocabulary, shard_tokens)
+    whole(-1, max(vocabulary - 1, 0))("end_of_text", end_of_text)
+    writer = ShardWriter(output, overwrite, vocabulary, shard_tokens)
     if tokenizer is not None:
         try:
-            with open_file(path("tokenizer", tokenizer)) as file:
+            with open_file(tokenizer) as file:
                 writer.set_tokenizer(file.read())
         except OSError as error:
             raise InputError(f"cannot read the tokenizer '{tokenizer}': {error.strerror}") from error

@@ -9,10 +9,10 @@ import re
 
 import numpy as np
 
+from nsa._arguments import paths, takes, whole
 from nsa._files import open_file
 from nsa._optional import require
 from nsa._runtime import InputError, token_bytes, tokenizer_traits
-from nsa.data._arguments import paths, whole
 from nsa.data._shards import dtype_for
 
 # How tokenizers call what ends a document, the most specific first.
@@ -216,6 +216,7 @@ def _words(text):
     yield text[begin:]
 
 
+@takes(inputs=paths, vocabulary=whole(), max_bytes=whole())
 def train_tokenizer(inputs, output, *, vocabulary=50257, text_key="text", max_bytes=0, progress=True):
     """Trains a byte-level BPE, as GPT-2's, on text and saves its tokenizer.json.
 
@@ -229,10 +230,9 @@ def train_tokenizer(inputs, output, *, vocabulary=50257, text_key="text", max_by
     from nsa.data._sources import list_units
 
     library = require("tokenizers", "training a tokenizer")
-    whole("vocabulary", vocabulary), whole("max_bytes", max_bytes)
     if not 257 <= vocabulary <= 1 << 20:
         raise InputError(f"a byte-level vocabulary has 257 to {1 << 20} tokens, not {vocabulary}")
-    units = list_units(paths(inputs), text_key)
+    units = list_units(inputs, text_key)
     tokenizer = library.Tokenizer(library.models.BPE())
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = library.decoders.ByteLevel()

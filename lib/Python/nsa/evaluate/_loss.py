@@ -5,11 +5,10 @@ import math
 
 import numpy
 
-from nsa._arguments import instance, optional, path, takes, text, whole
+from nsa._arguments import instance, optional, path, paths, takes, text, whole
 from nsa._runtime import InputError
 from nsa._text import same_ids
 from nsa.data import Shards
-from nsa.data._arguments import paths
 from nsa.data._sources import list_units
 from nsa.data._tokenizer import EncodeError
 from nsa.evaluate._scores import Scorer, check_vocabulary
@@ -79,7 +78,7 @@ def _find_documents(shards, split):
 
 def _open_text(scorer, files, text_key):
     """Documents one after the other, each ended as in training; what ends one comes before the first as well."""
-    found = [item for unit in list_units(paths(files), text_key) for item in unit.texts() if item[0]]
+    found = [item for unit in list_units(paths("files", files), text_key) for item in unit.texts() if item[0]]
     if not found:
         raise InputError("there is no text in " + ", ".join(f"'{file}'" for file in files))
     texts = [text for text, _ in found]
