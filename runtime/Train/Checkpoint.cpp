@@ -26,7 +26,8 @@ using Json = nlohmann::ordered_json;
 
 /// Saves the tensors of a file, all of which must be finite.
 static Status saveTensors(const std::string &folder, const std::string &file,
-                          const Model &model, int rank, SaveFailure &failure) {
+                          const TensorSet &model, int rank,
+                          SaveFailure &failure) {
   std::vector<SafeTensor> tensors;
   for (const TensorView &tensor : model.tensors()) {
     if (fileOf(tensor, model, rank) != file)
@@ -50,7 +51,7 @@ static Status saveTensors(const std::string &folder, const std::string &file,
   return writeSafetensors(folder + "/" + file, tensors, metadata);
 }
 
-static Status writeFolder(const std::string &folder, const Model &model,
+static Status writeFolder(const std::string &folder, const TensorSet &model,
                           const TrainState &state, const RunConfig &config,
                           const std::string &tokenizer, SaveFailure &failure) {
   for (const char *file : {modelFile, optimizerFile})
@@ -171,7 +172,7 @@ std::vector<std::string> removeUnfinished(const std::string &runDirectory) {
   return failures;
 }
 
-CheckpointSize checkpointSize(const Model &model) {
+CheckpointSize checkpointSize(const TensorSet &model) {
   std::map<std::string, uint64_t> files;
   int ranks = std::max(model.sharingRanks(), 1);
   for (int rank = 0; rank < ranks; ++rank)
@@ -207,7 +208,7 @@ static SaveFailure kindOf(const Status &status, SaveFailure found) {
 }
 
 Status saveShare(const std::string &runDirectory, int64_t step,
-                 const Model &model, int rank, SaveFailure *failure) {
+                 const TensorSet &model, int rank, SaveFailure *failure) {
   SaveFailure found = SaveFailure::Other;
   Status status = saveTensors(temporaryFolder(runDirectory, step),
                               shareFile(rank), model, rank, found);
@@ -221,11 +222,10 @@ void dropCheckpoint(const std::string &runDirectory, int64_t step) {
   fs::remove_all(temporaryFolder(runDirectory, step), code);
 }
 
-Result<std::string> saveCheckpoint(const std::string &runDirectory,
-                                   const Model &model, const TrainState &state,
-                                   const RunConfig &config, int64_t keep,
-                                   SaveReport *report,
-                                   const std::string &tokenizer) {
+Result<std::string>
+saveCheckpoint(const std::string &runDirectory, const TensorSet &model,
+               const TrainState &state, const RunConfig &config, int64_t keep,
+               SaveReport *report, const std::string &tokenizer) {
   SaveReport ignored;
   SaveReport &found = report ? *report : ignored;
   found = {};

@@ -74,7 +74,7 @@ struct CheckpointSize {
   uint64_t bytes = 0;
   uint64_t largestFile = 0;
 };
-CheckpointSize checkpointSize(const Model &model);
+CheckpointSize checkpointSize(const TensorSet &model);
 
 /// Begins the checkpoint of a step below `<runDirectory>/checkpoints`: for
 /// models whose ranks share the states.
@@ -83,7 +83,8 @@ Status beginCheckpoint(const std::string &runDirectory, int64_t step);
 /// Saves what this rank alone has, in a checkpoint that was begun. `failure`
 /// says what kind a failure is.
 Status saveShare(const std::string &runDirectory, int64_t step,
-                 const Model &model, int rank, SaveFailure *failure = nullptr);
+                 const TensorSet &model, int rank,
+                 SaveFailure *failure = nullptr);
 
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
 /// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
@@ -91,11 +92,10 @@ Status saveShare(const std::string &runDirectory, int64_t step,
 /// finite are refused: the error names the tensor and the element, and what was
 /// saved before stays. `tokenizer` is the text of the tokenizer.json, empty if
 /// there is none.
-Result<std::string> saveCheckpoint(const std::string &runDirectory,
-                                   const Model &model, const TrainState &state,
-                                   const RunConfig &config, int64_t keep,
-                                   SaveReport *report = nullptr,
-                                   const std::string &tokenizer = "");
+Result<std::string>
+saveCheckpoint(const std::string &runDirectory, const TensorSet &model,
+               const TrainState &state, const RunConfig &config, int64_t keep,
+               SaveReport *report = nullptr, const std::string &tokenizer = "");
 
 /// Removes what was begun of the checkpoint of a step that is not to be.
 void dropCheckpoint(const std::string &runDirectory, int64_t step);
@@ -118,10 +118,6 @@ struct Checkpoint {
   /// that the step is the folder's, the data position that of the step, and the
   /// seed that of the configuration; and that all values are finite.
   static Result<Checkpoint> open(const std::string &path);
-
-  /// Copies every persistent tensor into the `model` of a rank. A tensor that
-  /// is missing, unknown or of another type or shape is an error.
-  Status restore(const Model &model, int rank = 0) const;
 };
 
 /// What a search gave.

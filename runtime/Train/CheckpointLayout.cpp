@@ -21,7 +21,7 @@ std::string shareFile(int rank) {
   return "optimizer_rank" + std::to_string(rank) + ".safetensors";
 }
 
-std::string fileOf(const TensorView &tensor, const Model &model, int rank) {
+std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank) {
   switch (tensor.role) {
   case TensorRole::Parameter:
     return modelFile;

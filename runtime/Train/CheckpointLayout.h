@@ -44,7 +44,7 @@ std::string shareFile(int rank);
 /// The file that keeps a tensor of one of the ranks that share the optimizer's
 /// states. Empty: gradients are zero between steps, constants follow from the
 /// program, and what samples need from the parameters.
-std::string fileOf(const TensorView &tensor, const Model &model, int rank);
+std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank);
 
 /// The name of the folder of a step's checkpoint, such as step-00000004.
 std::string folderName(int64_t step);

@@ -8,7 +8,6 @@
 #include "lib/Support/Text.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CheckpointLayout.h"
-#include "runtime/Train/NamedTensors.h"
 
 #include <filesystem>
 
@@ -16,34 +15,6 @@ namespace nsa {
 
 using namespace checkpoint;
 using Json = nlohmann::ordered_json;
-
-//===----------------------------------------------------------------------===//
-// Tensors
-//===----------------------------------------------------------------------===//
-
-static Status loadTensors(const std::string &folder, const std::string &file,
-                          const Model &model, int rank) {
-  std::string path = folder + "/" + file;
-  NSA_ASSIGN_OR_RETURN(SafetensorsFile saved, SafetensorsFile::open(path));
-  size_t used = 0;
-  for (const TensorView &tensor : model.tensors()) {
-    if (fileOf(tensor, model, rank) != file)
-      continue;
-    const SafeTensor *source = saved.find(tensor.name);
-    if (!source)
-      return Error{"'" + path + "' has no tensor '" + tensor.name + "'"};
-    if (std::string text = findDifference(*source, tensor); !text.empty())
-      return Error{"tensor '" + tensor.name + "' of '" + path + "' is " + text};
-    NSA_RETURN_IF_ERROR(saved.read(*source, tensor.data));
-    NSA_RETURN_IF_ERROR(model.toDevice(tensor));
-    ++used;
-  }
-  if (used != saved.tensors().size())
-    return Error{"'" + path + "' has " +
-                 std::to_string(saved.tensors().size()) +
-                 " tensors, the artefact has " + std::to_string(used)};
-  return {};
-}
 
 //===----------------------------------------------------------------------===//
 // The state
@@ -237,15 +208,6 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
     state.history.setBatch(0, 0, config.train.batchSize);
   NSA_RETURN_IF_ERROR(checkState(path, state, config));
   return Checkpoint{path, state, std::move(config), found.isSealed};
-}
-
-Status Checkpoint::restore(const Model &model, int rank) const {
-  std::vector<std::string> files = {modelFile, optimizerFile};
-  if (model.sharingRanks() > 0)
-    files.push_back(shareFile(rank));
-  for (const std::string &file : files)
-    NSA_RETURN_IF_ERROR(loadTensors(path, file, model, rank));
-  return {};
 }
 
 //===----------------------------------------------------------------------===//

@@ -15,10 +15,9 @@ static uint64_t paddedBytes(const TensorView &tensor) {
   return (tensor.bytes + alignment - 1) / alignment * alignment;
 }
 
-Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
-                                                 PageMemory &memory, int rank) {
+Result<std::unique_ptr<Snapshot>>
+Snapshot::take(const Model &model, PageMemory &memory, int rank, bool copies) {
   auto snapshot = std::make_unique<Snapshot>();
-  snapshot->identity = model.hash();
   snapshot->numSharing = model.sharingRanks();
   if (snapshot->numSharing > 0) {
     NSA_ASSIGN_OR_RETURN(snapshot->ranges, model.stateRanges(rank));
@@ -31,7 +30,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
     snapshot->views.push_back(tensor);
     bytes += paddedBytes(tensor);
   }
-  bool copies = !model.hostIsCopy();
+  copies = copies && !model.hostIsCopy();
   if (copies && memory.size() < bytes) {
     NSA_ASSIGN_OR_RETURN(memory, PageMemory::allocate(bytes));
   }
@@ -47,16 +46,17 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
   return snapshot;
 }
 
-Status CheckpointWriter::start(const Model &model,
-                               std::function<SaveResult(const Model &)> save,
-                               int rank) {
+Status
+CheckpointWriter::start(const Model &model,
+                        std::function<SaveResult(const TensorSet &)> save,
+                        int rank, bool copies) {
   assert(!isBusy() && "one save at a time");
-  NSA_ASSIGN_OR_RETURN(snapshot, Snapshot::take(model, memory, rank));
+  NSA_ASSIGN_OR_RETURN(snapshot, Snapshot::take(model, memory, rank, copies));
   goOn(std::move(save));
   return {};
 }
 
-void CheckpointWriter::goOn(std::function<SaveResult(const Model &)> save) {
+void CheckpointWriter::goOn(std::function<SaveResult(const TensorSet &)> save) {
   assert(!isBusy() && snapshot && "one save at a time, of a snapshot");
   busy = true;
   done = false;

@@ -22,37 +22,26 @@
 namespace nsa {
 
 /// The tensors of a rank's model, as they were at one time: what saveShare and,
-/// of the first rank, saveCheckpoint save. It runs nothing.
-class Snapshot final : public Model {
+/// of the first rank, saveCheckpoint save.
+class Snapshot final : public TensorSet {
 public:
-  /// Brings the tensors of a checkpoint to the host, and copies them into
+  /// Brings the tensors of a checkpoint to the host, and, if it `copies`, into
   /// `memory` where entries of the model would change them there. `memory`
   /// grows if it has to, and outlives the snapshot as the model does.
-  static Result<std::unique_ptr<Snapshot>>
-  take(const Model &model, PageMemory &memory, int rank = 0);
+  static Result<std::unique_ptr<Snapshot>> take(const Model &model,
+                                                PageMemory &memory,
+                                                int rank = 0,
+                                                bool copies = true);
 
   const std::vector<TensorView> &tensors() const override { return views; }
-  uint64_t hash() const override { return identity; }
   int sharingRanks() const override { return numSharing; }
   /// Of the rank that it was taken on.
   Result<std::vector<StateRange>> stateRanges(int) const override {
     return ranges;
   }
 
-  Status run(std::string_view) override {
-    return Error{"a snapshot of tensors runs nothing"};
-  }
-  bool hasEntry(std::string_view) const override { return false; }
-  const TensorView *input(std::string_view, std::string_view) const override {
-    return nullptr;
-  }
-  const TensorView *output(std::string_view, std::string_view) const override {
-    return nullptr;
-  }
-
 private:
   std::vector<TensorView> views;
-  uint64_t identity = 0;
   int numSharing = 0;
   std::vector<StateRange> ranges;
 };
@@ -77,11 +66,12 @@ public:
   /// Takes a snapshot of the model, and begins to save it by `save`; none may
   /// be in progress. An error is the snapshot's.
   Status start(const Model &model,
-               std::function<SaveResult(const Model &)> save, int rank = 0);
+               std::function<SaveResult(const TensorSet &)> save, int rank = 0,
+               bool copies = true);
 
   /// Goes on with the snapshot of a save that `wait` has returned with
   /// `keepSnapshot`.
-  void goOn(std::function<SaveResult(const Model &)> save);
+  void goOn(std::function<SaveResult(const TensorSet &)> save);
 
   /// Waits until the save in progress, if there is one, reads nothing any more
   /// of what the model has on the host.

@@ -2,8 +2,8 @@
 
 #include "runtime/Train/Model.h"
 #include "lib/Support/Config.h"
-#include "lib/Support/Float16.h"
 #include "nsa/Artifact/TrainingContract.h"
+#include "runtime/CPU/Convert.h"
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
@@ -411,43 +411,33 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
 // Looking at tensors
 //===----------------------------------------------------------------------===//
 
-std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role) {
+std::vector<TensorView> tensorsOfRole(const TensorSet &set, TensorRole role) {
   std::vector<TensorView> found;
-  for (const TensorView &tensor : model.tensors())
+  for (const TensorView &tensor : set.tensors())
     if (tensor.role == role)
       found.push_back(tensor);
   return found;
 }
 
-std::vector<TensorView> weightsOf(const Model &model) {
+std::vector<TensorView> weightsOf(const TensorSet &set) {
   std::vector<TensorView> found;
-  for (const TensorView &tensor : model.tensors())
+  for (const TensorView &tensor : set.tensors())
     if (tensor.role == TensorRole::Parameter || tensor.frozen)
       found.push_back(tensor);
   return found;
 }
 
-uint64_t parameterCount(const Model &model) {
+uint64_t parameterCount(const TensorSet &set) {
   uint64_t count = 0;
-  for (const TensorView &tensor : model.tensors())
+  for (const TensorView &tensor : set.tensors())
     if (tensor.role == TensorRole::Parameter)
       count += tensor.elements();
   return count;
 }
 
 float elementAt(const TensorView &tensor, uint64_t index) {
-  switch (tensor.type) {
-  case DataType::F32:
-    return tensor.as<float>()[index];
-  case DataType::BF16:
-    return bf16ToFloat(tensor.as<uint16_t>()[index]);
-  case DataType::F16:
-    return f16ToFloat(tensor.as<uint16_t>()[index]);
-  default:
-    break;
-  }
-  assert(false && "no float tensor");
-  return 0;
+  assert(isFloat(tensor.type) && "no float tensor");
+  return float(elementAt(tensor.type, tensor.data, int64_t(index)));
 }
 
 /// The gradients in the order in which backward computes them.

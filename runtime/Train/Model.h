@@ -37,10 +37,31 @@ struct ActivationClass {
   int64_t arrays = 0;
 };
 
-class Model {
+/// Named tensors that the host sees: what a checkpoint is saved of.
+class TensorSet {
 public:
-  virtual ~Model() = default;
+  virtual ~TensorSet() = default;
 
+  /// The views stay valid as long as the object.
+  virtual const std::vector<TensorView> &tensors() const = 0;
+
+  /// Bring a tensor's elements on the device up to date with what the host
+  /// wrote to its `data`, or the other way round; see Program::toDevice.
+  virtual Status toDevice(const TensorView &) const { return {}; }
+  virtual Status toHost(const TensorView &) const { return {}; }
+
+  /// Ranks that each keep a part of the optimizer's states; 0 if each keeps
+  /// all.
+  virtual int sharingRanks() const { return 0; }
+
+  /// Whose states a rank keeps where ranks share them; see findStateRanges.
+  virtual Result<std::vector<StateRange>> stateRanges(int) const {
+    return std::vector<StateRange>();
+  }
+};
+
+class Model : public TensorSet {
+public:
   virtual Status run(std::string_view entry) = 0;
 
   /// `run` in two parts: hands an entry to the device, and waits for all that
@@ -50,19 +71,11 @@ public:
 
   virtual bool hasEntry(std::string_view entry) const = 0;
 
-  /// Every named tensor. The views stay valid as long as the model.
-  virtual const std::vector<TensorView> &tensors() const = 0;
-
   /// An input or output of an entry by name, or null.
   virtual const TensorView *input(std::string_view entry,
                                   std::string_view name) const = 0;
   virtual const TensorView *output(std::string_view entry,
                                    std::string_view name) const = 0;
-
-  /// Bring a tensor's elements on the device up to date with what the host
-  /// wrote to its `data`, or the other way round; see Program::toDevice.
-  virtual Status toDevice(const TensorView &) const { return {}; }
-  virtual Status toHost(const TensorView &) const { return {}; }
 
   /// Floating-point operations that the commands of an entry execute; 0 where
   /// nothing is counted.
@@ -86,15 +99,6 @@ public:
   /// Seconds that the device has waited for other ranks; see
   /// Program::waitedSeconds.
   virtual double waitedSeconds() const { return 0; }
-
-  /// Ranks that each keep a part of the optimizer's states; 0 if each keeps
-  /// all.
-  virtual int sharingRanks() const { return 0; }
-
-  /// Whose states a rank keeps where ranks share them; see findStateRanges.
-  virtual Result<std::vector<StateRange>> stateRanges(int) const {
-    return std::vector<StateRange>();
-  }
 
   /// Tokens that the entry `decode` takes in a sequence; 0 without one.
   virtual int64_t sampleContext() const { return 0; }
@@ -220,14 +224,14 @@ struct TrainBinding {
 };
 
 /// The tensors of a role, in the program's order.
-std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role);
+std::vector<TensorView> tensorsOfRole(const TensorSet &set, TensorRole role);
 
 /// The tensors that weights of a checkpoint are for: parameters, and weights
 /// that are frozen.
-std::vector<TensorView> weightsOf(const Model &model);
+std::vector<TensorView> weightsOf(const TensorSet &set);
 
 /// Elements of all parameters.
-uint64_t parameterCount(const Model &model);
+uint64_t parameterCount(const TensorSet &set);
 
 /// The name of the gradient that holds a NaN or an infinity and was computed
 /// before all others that do: the nearest to the source. With the number of the

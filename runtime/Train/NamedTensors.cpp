@@ -28,7 +28,7 @@ std::string findDifference(const SafeTensor &saved, const TensorView &tensor) {
 }
 
 ParameterDifferences compareParameters(const SafetensorsFile &saved,
-                                       const Model &model) {
+                                       const TensorSet &model) {
   ParameterDifferences found;
   std::set<std::string> known;
   for (const TensorView &tensor : weightsOf(model)) {
@@ -72,12 +72,12 @@ std::string ParameterDifferences::describe() const {
 }
 
 static Status copyTensor(const SafetensorsFile &file, const SafeTensor &source,
-                         const TensorView &tensor, const Model &model) {
+                         const TensorView &tensor, const TensorSet &model) {
   NSA_RETURN_IF_ERROR(file.read(source, tensor.data));
   return model.toDevice(tensor);
 }
 
-Status copyParameters(const SafetensorsFile &saved, const Model &model) {
+Status copyParameters(const SafetensorsFile &saved, const TensorSet &model) {
   for (const TensorView &tensor : weightsOf(model)) {
     const SafeTensor *source = saved.find(tensor.name);
     if (!source || !findDifference(*source, tensor).empty())
@@ -87,7 +87,8 @@ Status copyParameters(const SafetensorsFile &saved, const Model &model) {
   return {};
 }
 
-Result<bool> hasParametersOf(const std::string &folder, const Model &model) {
+Result<bool> hasParametersOf(const std::string &folder,
+                             const TensorSet &model) {
   NSA_ASSIGN_OR_RETURN(SafetensorsFile saved,
                        SafetensorsFile::open(folder + "/" + modelFile));
   return compareParameters(saved, model).none();
@@ -104,7 +105,7 @@ namespace {
 class SavedStates {
 public:
   static Result<SavedStates> open(const std::string &folder,
-                                  const Model &model);
+                                  const TensorSet &model, bool isSameProgram);
 
   /// Copies elements of the state of a parameter, such as m.w.
   Status read(const std::string &state, uint64_t first, uint64_t count,
@@ -115,7 +116,7 @@ public:
     return others;
   }
   Status readOther(const SafeTensor &source, const TensorView &tensor,
-                   const Model &model) const {
+                   const TensorSet &model) const {
     return copyTensor(files.front(), source, tensor, model);
   }
 
@@ -129,8 +130,9 @@ private:
     uint64_t offset;
   };
 
-  Status addWhole(const std::string &path, const Model &model);
-  Status addShare(const std::string &path);
+  Status addWhole(const std::string &path, const TensorSet &model);
+  Status addShare(const std::string &path,
+                  const Result<std::vector<StateRange>> &known);
 
   std::vector<SafetensorsFile> files;
   /// By the state's name and the first element.
@@ -141,7 +143,7 @@ private:
 } // namespace
 
 /// The names of the states of a model's optimizer.
-static std::set<std::string> stateNames(const Model &model) {
+static std::set<std::string> stateNames(const TensorSet &model) {
   std::set<std::string> names;
   for (const TensorView &tensor : model.tensors())
     if (!tensor.state.empty())
@@ -150,7 +152,7 @@ static std::set<std::string> stateNames(const Model &model) {
 }
 
 /// Takes in optimizer.safetensors.
-Status SavedStates::addWhole(const std::string &path, const Model &model) {
+Status SavedStates::addWhole(const std::string &path, const TensorSet &model) {
   NSA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
   files.push_back(std::move(opened));
   std::map<std::string, TensorView> known;
@@ -174,20 +176,21 @@ Status SavedStates::addWhole(const std::string &path, const Model &model) {
   return {};
 }
 
-/// Takes in the file of a rank that shared states.
-Status SavedStates::addShare(const std::string &path) {
+/// Takes in the file of a rank that shared states. Where it does not say whose,
+/// as those of older versions, they are the ones that are `known`.
+Status SavedStates::addShare(const std::string &path,
+                             const Result<std::vector<StateRange>> &known) {
   NSA_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
   files.push_back(std::move(opened));
   const SafetensorsFile &file = files.back();
   auto text = file.metadata().find(rangesMember);
-  if (text == file.metadata().end())
-    return Error{"'" + path +
-                 "' does not say whose states it has: only the artefact that "
-                 "saved it can go on from it"};
-  Result<std::vector<StateRange>> ranges = parseStateRanges(text->second);
+  bool isSaid = text != file.metadata().end();
+  Result<std::vector<StateRange>> ranges =
+      isSaid ? parseStateRanges(text->second) : known;
   if (!ranges)
-    return Error{"'" + path +
-                 "' has damaged ranges of states: " + ranges.message()};
+    return Error{"'" + path + "' " +
+                 (isSaid ? "has damaged ranges of states: " : "") +
+                 ranges.message()};
   for (const StateRange &range : *ranges) {
     const SafeTensor *tensor = file.find(range.tensor);
     uint64_t elements = tensor ? tensor->bytes / sizeof(float) : 0;
@@ -204,7 +207,8 @@ Status SavedStates::addShare(const std::string &path) {
 }
 
 Result<SavedStates> SavedStates::open(const std::string &folder,
-                                      const Model &model) {
+                                      const TensorSet &model,
+                                      bool isSameProgram) {
   SavedStates states;
   NSA_RETURN_IF_ERROR(states.addWhole(folder + "/" + optimizerFile, model));
   for (int rank = 0;; ++rank) {
@@ -212,7 +216,11 @@ Result<SavedStates> SavedStates::open(const std::string &folder,
     NSA_ASSIGN_OR_RETURN(bool there, fileExists(path));
     if (!there)
       return std::move(states);
-    NSA_RETURN_IF_ERROR(states.addShare(path));
+    NSA_RETURN_IF_ERROR(states.addShare(
+        path, isSameProgram
+                  ? model.stateRanges(rank)
+                  : Error{"does not say whose states it has: only the artefact "
+                          "that saved it can go on from it"}));
   }
 }
 
@@ -243,7 +251,7 @@ Status SavedStates::read(const std::string &state, uint64_t first,
 }
 
 /// Fills the states that a rank keeps: all, or its part.
-static Status restoreStates(const SavedStates &saved, const Model &model,
+static Status restoreStates(const SavedStates &saved, const TensorSet &model,
                             int rank) {
   NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges, model.stateRanges(rank));
   for (const TensorView &tensor : model.tensors()) {
@@ -274,7 +282,7 @@ static Status restoreStates(const SavedStates &saved, const Model &model,
 
 /// Copies the state that both have, and reports the rest.
 static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
-                                                     const Model &model) {
+                                                     const TensorSet &model) {
   std::vector<std::string> notes;
   std::set<std::string> used;
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::State)) {
@@ -300,7 +308,8 @@ static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
 }
 
 Result<std::vector<std::string>> restoreByName(const std::string &folder,
-                                               const Model &model, int rank) {
+                                               const TensorSet &model, int rank,
+                                               bool isSameProgram) {
   std::string path = folder + "/" + modelFile;
   NSA_ASSIGN_OR_RETURN(SafetensorsFile saved, SafetensorsFile::open(path));
   if (ParameterDifferences found = compareParameters(saved, model);
@@ -309,7 +318,8 @@ Result<std::vector<std::string>> restoreByName(const std::string &folder,
         "cannot resume from '" + folder +
         "': its parameters are not the artefact's: " + found.describe()};
   NSA_RETURN_IF_ERROR(copyParameters(saved, model));
-  NSA_ASSIGN_OR_RETURN(SavedStates states, SavedStates::open(folder, model));
+  NSA_ASSIGN_OR_RETURN(SavedStates states,
+                       SavedStates::open(folder, model, isSameProgram));
   if (Status status = restoreStates(states, model, rank); !status)
     return Error{"cannot resume from '" + folder + "': " + status.message()};
   return restoreState(states, model);

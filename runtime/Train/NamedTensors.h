@@ -38,23 +38,25 @@ struct ParameterDifferences {
 };
 
 ParameterDifferences compareParameters(const SafetensorsFile &saved,
-                                       const Model &model);
+                                       const TensorSet &model);
 
 /// Copies the parameters that the file and the model have alike.
-Status copyParameters(const SafetensorsFile &saved, const Model &model);
+Status copyParameters(const SafetensorsFile &saved, const TensorSet &model);
 
 /// Whether the checkpoint in `folder` is one of the model's parameters: names,
 /// types and shapes.
-Result<bool> hasParametersOf(const std::string &folder, const Model &model);
+Result<bool> hasParametersOf(const std::string &folder, const TensorSet &model);
 
 /// Copies everything that the checkpoint in `folder` has into the `model` of a
 /// rank, whatever program of the same parameters saved it, on however many
 /// ranks that share the optimizer's states. Returns what could not be taken
 /// over as it was: state that the checkpoint lacks keeps its initial value,
 /// state that the model has no use for is dropped. Other parameters are an
-/// error.
+/// error, and so are shares of older versions, which do not say whose states
+/// they have, but of the same program.
 Result<std::vector<std::string>> restoreByName(const std::string &folder,
-                                               const Model &model, int rank);
+                                               const TensorSet &model, int rank,
+                                               bool isSameProgram = false);
 
 } // namespace nsa
 

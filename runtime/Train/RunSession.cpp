@@ -131,20 +131,16 @@ Status RunSession::loadInitial() {
 /// Takes over tensors and state, and notes what is not as it was.
 Status RunSession::takeOver(const Checkpoint &checkpoint) {
   uint64_t artefact = run.state.artefactHash, digest = run.state.dataDigest;
-  if (checkpoint.state.artefactHash == artefact) {
-    if (Status status = checkpoint.restore(run.model, run.ranks.rank());
-        !status)
-      return status;
-  } else {
-    NSA_ASSIGN_OR_RETURN(
-        std::vector<std::string> lost,
-        restoreByName(checkpoint.path, run.model, run.ranks.rank()));
+  bool isSame = checkpoint.state.artefactHash == artefact;
+  NSA_ASSIGN_OR_RETURN(
+      std::vector<std::string> lost,
+      restoreByName(checkpoint.path, run.model, run.ranks.rank(), isSame));
+  if (!isSame)
     run.journal.note(
         "same parameters, other kernels: not bit for bit (artefact " +
         toHex(checkpoint.state.artefactHash) + " -> " + toHex(artefact) + ")");
-    for (const std::string &text : lost)
-      run.journal.note(text);
-  }
+  for (const std::string &text : lost)
+    run.journal.note(text);
   run.state = checkpoint.state;
   run.state.artefactHash = artefact;
   run.state.dataDigest = digest;

@@ -92,17 +92,6 @@ Result<Saver::Outcome> Saver::synchronizeShares(int64_t step,
   return outcome;
 }
 
-/// Where ranks share the optimizer's states, each saves its own.
-Result<Saver::Outcome> Saver::saveShares() {
-  Result<Outcome> outcome = beginShares();
-  if (!outcome || outcome->failure)
-    return outcome;
-  SaveFailure failure = SaveFailure::Other;
-  Status saved = saveShare(run.journal.directory().path(), run.state.step,
-                           run.model, run.ranks.rank(), &failure);
-  return synchronizeShares(run.state.step, Outcome::of(saved, failure));
-}
-
 /// Reports how a save ended, and where it is.
 Saver::Outcome Saver::takeResult(const SaveResult &result) {
   for (const std::string &text : result.report.warnings)
@@ -114,23 +103,23 @@ Saver::Outcome Saver::takeResult(const SaveResult &result) {
 }
 
 /// Saves what a model holds in the state of this step.
-std::function<SaveResult(const Model &)> Saver::checkpointSaver() const {
-  return
-      [path = run.journal.directory().path(), state = run.state,
-       config = run.config,
-       text = run.tokenizer ? run.tokenizer->text() : ""](const Model &from) {
-        SaveResult result;
-        result.path =
-            saveCheckpoint(path, from, state, config,
-                           config.train.keepCheckpoints, &result.report, text);
-        return result;
-      };
+std::function<SaveResult(const TensorSet &)> Saver::checkpointSaver() const {
+  return [path = run.journal.directory().path(), state = run.state,
+          config = run.config,
+          text = run.tokenizer ? run.tokenizer->text()
+                               : ""](const TensorSet &from) {
+    SaveResult result;
+    result.path =
+        saveCheckpoint(path, from, state, config, config.train.keepCheckpoints,
+                       &result.report, text);
+    return result;
+  };
 }
 
 /// Saves the rank's share of it.
-std::function<SaveResult(const Model &)> Saver::shareSaver() const {
+std::function<SaveResult(const TensorSet &)> Saver::shareSaver() const {
   return [path = run.journal.directory().path(), step = run.state.step,
-          rank = run.ranks.rank()](const Model &from) {
+          rank = run.ranks.rank()](const TensorSet &from) {
     SaveResult result;
     Status status = saveShare(path, step, from, rank, &result.report.failure);
     if (status)
@@ -139,20 +128,6 @@ std::function<SaveResult(const Model &)> Saver::shareSaver() const {
       result.path = Error{status.message()};
     return result;
   };
-}
-
-Result<Saver::Outcome> Saver::saveAll() {
-  if (run.model.sharingRanks() > 0) {
-    Result<Outcome> shares = saveShares();
-    if (!shares || shares->failure)
-      return shares;
-  }
-  Outcome own;
-  if (run.ranks.isFirst())
-    own = takeResult(checkpointSaver()(run.model));
-  // A rank that went on could end, and its end could take rank 0 with it.
-  return synchronize(
-      "checkpoint " + std::to_string(run.state.step) + " is saved", own);
 }
 
 Result<std::optional<TrainEnd>> Saver::save(bool isLast) {
@@ -167,41 +142,36 @@ Result<std::optional<TrainEnd>> Saver::save(bool isLast) {
   if (!isVerified)
     return std::optional<TrainEnd>(TrainEnd::Interrupted);
   NSA_RETURN_IF_ERROR(guard.checkUnchanged());
-  if (!isLast && run.config.train.saveAsync) {
-    end = startSave();
-    saveSeconds += steadyClock() - begin;
-    return end;
-  }
-  Result<Outcome> outcome = saveAll();
+  bool waits = isLast || !run.config.train.saveAsync;
+  end = startSave(isLast, waits);
+  if (end && !*end && waits)
+    end = endSave(isLast);
   lastSave = steadyClock();
   if (!isLast)
     saveSeconds += lastSave - begin;
-  if (!outcome)
-    return outcome.takeError();
-  return report(run.state.step, *outcome, isLast);
+  return end;
 }
 
 /// Takes the tensors, and leaves the files to the writer: first those of the
-/// ranks' shares, where they share states.
-Result<std::optional<TrainEnd>> Saver::startSave() {
+/// ranks' shares, where they share states. `waits` says that no step follows
+/// before it is done.
+Result<std::optional<TrainEnd>> Saver::startSave(bool isLast, bool waits) {
   bool shares = run.model.sharingRanks() > 0;
   if (shares) {
     NSA_ASSIGN_OR_RETURN(Outcome begun, beginShares());
-    if (begun.failure) {
-      lastSave = steadyClock();
-      return report(run.state.step, begun, /*isLast=*/false);
-    }
+    if (begun.failure)
+      return report(run.state.step, begun, isLast);
     saveRest = checkpointSaver();
   }
   Status status;
   if (shares || run.ranks.isFirst()) {
-    if (Status pinned = run.model.pinHost(); !pinned)
-      run.journal.warn(pinned.message() +
-                       "; checkpoints take longer to the host");
+    if (!waits)
+      if (Status pinned = run.model.pinHost(); !pinned)
+        run.journal.warn(pinned.message() +
+                         "; checkpoints take longer to the host");
     status = writer.start(run.model, shares ? shareSaver() : checkpointSaver(),
-                          run.ranks.rank());
+                          run.ranks.rank(), /*copies=*/!waits);
   }
-  lastSave = steadyClock();
   pendingSave = run.state.step;
   sharesPending = shares;
   if (!status)

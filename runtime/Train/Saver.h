@@ -57,13 +57,11 @@ private:
   Result<Outcome> synchronize(const std::string &point, const Outcome &own);
   Result<Outcome> beginShares();
   Result<Outcome> synchronizeShares(int64_t step, const Outcome &own);
-  Result<Outcome> saveShares();
-  Result<Outcome> saveAll();
   Result<Outcome> endShares();
   Outcome takeResult(const SaveResult &result);
-  std::function<SaveResult(const Model &)> checkpointSaver() const;
-  std::function<SaveResult(const Model &)> shareSaver() const;
-  Result<std::optional<TrainEnd>> startSave();
+  std::function<SaveResult(const TensorSet &)> checkpointSaver() const;
+  std::function<SaveResult(const TensorSet &)> shareSaver() const;
+  Result<std::optional<TrainEnd>> startSave(bool isLast, bool waits);
   Result<std::optional<TrainEnd>> report(int64_t step, Outcome outcome,
                                          bool isLast);
   Result<std::optional<TrainEnd>> reportUnsaved(int64_t step,
@@ -79,7 +77,7 @@ private:
   /// Whether the ranks' shares are being written, after which `saveRest`
   /// saves what else is in the checkpoint.
   bool sharesPending = false;
-  std::function<SaveResult(const Model &)> saveRest;
+  std::function<SaveResult(const TensorSet &)> saveRest;
   double saveSeconds = 0;
   /// When a save was last tried, or the steps began.
   double lastSave = 0;

@@ -10,36 +10,25 @@ using namespace nsa::checkpoint;
 namespace {
 
 /// A program as what parameters are compared with and copied to.
-class BorrowedProgram final : public Model {
+class BorrowedProgram final : public TensorSet {
 public:
   explicit BorrowedProgram(Program &program) : program(program) {}
 
-  Status run(std::string_view entry) override { return program.run(entry); }
-  bool hasEntry(std::string_view entry) const override {
-    return program.findEntry(entry) != nullptr;
-  }
   const std::vector<TensorView> &tensors() const override {
     return program.tensors();
-  }
-  const TensorView *input(std::string_view, std::string_view) const override {
-    return nullptr;
-  }
-  const TensorView *output(std::string_view, std::string_view) const override {
-    return nullptr;
   }
   Status toDevice(const TensorView &tensor) const override {
     return program.toDevice(tensor);
   }
-  uint64_t hash() const override { return program.artifact().identity(); }
 
 private:
   Program &program;
 };
 
 /// Parameters without a program.
-class NewModel final : public Model {
+class NewTensors final : public TensorSet {
 public:
-  explicit NewModel(const std::vector<NewWeight> &weights) {
+  explicit NewTensors(const std::vector<NewWeight> &weights) {
     for (const NewWeight &weight : weights) {
       TensorView view;
       view.name = weight.name;
@@ -54,18 +43,7 @@ public:
     }
   }
 
-  Status run(std::string_view) override {
-    return Error{"weights without a program cannot run"};
-  }
-  bool hasEntry(std::string_view) const override { return false; }
   const std::vector<TensorView> &tensors() const override { return views; }
-  const TensorView *input(std::string_view, std::string_view) const override {
-    return nullptr;
-  }
-  const TensorView *output(std::string_view, std::string_view) const override {
-    return nullptr;
-  }
-  uint64_t hash() const override { return 0; }
 
 private:
   std::vector<TensorView> views;
@@ -150,7 +128,7 @@ nsa::writeWeights(const std::string &runDirectory, const std::string &config,
   state.seed = uint64_t(parsed.train.seed);
   state.history.setBatch(0, 0, parsed.train.batchSize);
   state.history.setData(0, state.dataDigest);
-  return saveCheckpoint(runDirectory, NewModel(weights), state, parsed,
+  return saveCheckpoint(runDirectory, NewTensors(weights), state, parsed,
                         /*keep=*/0, /*report=*/nullptr, tokenizer);
 }
 

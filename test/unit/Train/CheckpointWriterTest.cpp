@@ -43,7 +43,7 @@ TEST_F(CheckpointWriterTest, StepsThatFollow_AreNotInTheSnapshot) {
     std::promise<void> goOn;
     CheckpointWriter writer;
     EXPECT_FALSE(writer.wait()) << "nothing is in progress";
-    Status begun = writer.start(model, [&](const Model &from) {
+    Status begun = writer.start(model, [&](const TensorSet &from) {
       goOn.get_future().wait();
       for (const TensorView &tensor : from.tensors())
         if (tensor.name == "w")
@@ -74,8 +74,6 @@ TEST_F(CheckpointWriterTest, Snapshot_HoldsWhatCheckpointsHold) {
     names.push_back(tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"w", "m.w", "v.w", "loss_sum",
                                              "target_fraction_sum"}));
-  EXPECT_EQ(snapshot->hash(), model.hash());
-  EXPECT_FALSE(snapshot->run("step"));
 }
 
 TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
