@@ -281,6 +281,14 @@ Result<Tokenizer> Tokenizer::load(const std::string &path) {
   return text ? parse(std::move(*text), path) : text.takeError();
 }
 
+std::vector<int32_t> Tokenizer::silentTokens(int64_t vocab, int64_t end) const {
+  std::vector<int32_t> silent;
+  for (int64_t id = 0; id < vocab; ++id)
+    if (id != end && (id >= size() || bytesOf(int32_t(id)).empty()))
+      silent.push_back(int32_t(id));
+  return silent;
+}
+
 bool Tokenizer::hasIdsOf(const std::string &path, uint64_t fileHash) const {
   if (fileHash == sourceHash)
     return true;

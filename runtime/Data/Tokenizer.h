@@ -53,6 +53,10 @@ public:
   Result<std::vector<std::vector<int32_t>>>
   encode(const std::vector<std::string> &texts) const;
 
+  /// Those of a model's `vocab` tokens that stand for nothing and are not the
+  /// `end` of documents: a text has none of them.
+  std::vector<int32_t> silentTokens(int64_t vocab, int64_t end) const;
+
   /// Its file, and the hash of that; nothing and 0 for bytes.
   const std::string &text() const { return source; }
   uint64_t hash() const { return sourceHash; }

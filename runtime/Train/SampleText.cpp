@@ -130,16 +130,6 @@ Status NextLogits::read(const std::vector<int32_t> &tokens,
 // Texts
 //===----------------------------------------------------------------------===//
 
-/// Tokens that a sample never has.
-static std::vector<int32_t> findSilent(const Tokenizer &tokenizer,
-                                       int64_t end) {
-  std::vector<int32_t> silent;
-  for (int32_t token = 0; token < tokenizer.size(); ++token)
-    if (token != end && tokenizer.bytesOf(token).empty())
-      silent.push_back(token);
-  return silent;
-}
-
 Result<SampleText> generate(Model &model, const TrainBinding &binding,
                             const Tokenizer &tokenizer,
                             const SampleOptions &options,
@@ -150,7 +140,8 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
     return Error{"samples have " + std::to_string(tokenizer.size()) +
                  " tokens, the model has " + std::to_string(binding.vocab)};
   std::vector<int32_t> tokens = options.tokens;
-  const std::vector<int32_t> silent = findSilent(tokenizer, options.end);
+  const std::vector<int32_t> silent =
+      tokenizer.silentTokens(tokenizer.size(), options.end);
   NextLogits next(model, binding);
   TokenSampler sampler(options.sampling, tokenizer.size());
   PhiloxStream random(options.seed);

@@ -30,10 +30,6 @@ namespace fs = std::filesystem;
 
 static constexpr const char *toolName = "nsa-generate";
 
-static int fail(const std::string &message) {
-  return reportError(toolName, message);
-}
-
 //===----------------------------------------------------------------------===//
 // Prompts
 //===----------------------------------------------------------------------===//
@@ -206,17 +202,6 @@ static Result<Generator> openGenerator(const GenerateOptions &options,
   return Generator::create(std::move(program));
 }
 
-/// Tokens of the model that stand for nothing, without the `end` of documents.
-static Tokens findSilent(const Tokenizer &tokenizer, int64_t vocab,
-                         int64_t end) {
-  Tokens silent;
-  for (int64_t id = 0; id < vocab; ++id)
-    if (id != end &&
-        (id >= tokenizer.size() || tokenizer.bytesOf(int32_t(id)).empty()))
-      silent.push_back(int32_t(id));
-  return silent;
-}
-
 /// All prompts with what is to be generated fit the context.
 static Status checkLengths(const std::vector<Tokens> &prompts, int64_t tokens,
                            int64_t context) {
@@ -271,7 +256,7 @@ static Result<Job> prepare(const GenerateOptions &options) {
       int64_t end, findEnd(weights, config, tokenizer ? &*tokenizer : nullptr));
   Tokens silent;
   if (tokenizer)
-    silent = findSilent(*tokenizer, generator.vocab(), end);
+    silent = tokenizer->silentTokens(generator.vocab(), end);
   return Job{std::move(generator), std::move(prompts), std::move(tokenizer),
              std::move(silent), options.ignoreEnd ? -1 : end};
 }
@@ -408,28 +393,22 @@ static void printRate(const char *what, int64_t tokens, double seconds) {
                seconds > 0 ? double(tokens) / seconds : 0.0);
 }
 
-static int generate(const GenerateOptions &options) {
-  Result<Job> job = prepare(options);
-  if (!job)
-    return fail(job.message());
+static Status generate(const GenerateOptions &options) {
+  NSA_ASSIGN_OR_RETURN(Job job, prepare(options));
   std::vector<Continuation> all;
   int64_t promptTokens = 0, drawn = 0;
-  for (const Tokens &prompt : job->prompts) {
-    all.emplace_back(options, all.size(), job->prompts.size() == 1);
+  for (const Tokens &prompt : job.prompts) {
+    all.emplace_back(options, all.size(), job.prompts.size() == 1);
     promptTokens += int64_t(prompt.size());
   }
-  Result<Drawing> drawing = Drawing::create(*job, options.sampling);
-  if (!drawing)
-    return fail(drawing.message());
+  NSA_ASSIGN_OR_RETURN(Drawing drawing, Drawing::create(job, options.sampling));
   Tokens ids(all.size());
   auto start = std::chrono::steady_clock::now();
-  if (Status status = job->generator.prefill(job->prompts); !status)
-    return fail(status.message());
+  NSA_RETURN_IF_ERROR(job.generator.prefill(job.prompts));
   double prefillSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  while (drawTokens(*job, options, *drawing, all, ids))
-    if (Status status = job->generator.append(ids); !status)
-      return fail(status.message());
+  while (drawTokens(job, options, drawing, all, ids))
+    NSA_RETURN_IF_ERROR(job.generator.append(ids));
   double seconds = secondsSince(start);
   for (size_t row = 0; row < all.size(); ++row) {
     Continuation &own = all[row];
@@ -443,7 +422,7 @@ static int generate(const GenerateOptions &options) {
   std::fflush(stdout);
   printRate("prefill", promptTokens, prefillSeconds);
   printRate("decode", drawn, seconds);
-  return finishOutput(toolName, 0);
+  return {};
 }
 
 int main(int argc, char **argv) {
@@ -451,6 +430,8 @@ int main(int argc, char **argv) {
     GenerateOptions options;
     if (std::optional<int> code = parseOptions(options, argc, argv))
       return *code;
-    return generate(options);
+    Status status = generate(options);
+    return status ? finishOutput(toolName, 0)
+                  : reportError(toolName, status.message());
   });
 }
