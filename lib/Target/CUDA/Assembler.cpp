@@ -1,14 +1,16 @@
 //===- Assembler.cpp - PTX to a cubin -------------------------------------===//
 
 #include "lib/Target/CUDA/Assembler.h"
+#include "lib/Support/Files.h"
 #include "lib/Target/ObjectCache.h"
-#include "lib/Target/TemporaryDirectory.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include <cerrno>
+#include <cstdlib>
 
 using namespace llvm;
 
@@ -80,41 +82,92 @@ Error nsa::checkLaunchRegisters(const Assembly &assembly,
           Twine(known->second.registers) + " registers at launch instead of " +
           Twine(kernel.second) + ", of which some hand theirs over");
   }
-  return Error::success();
+  return llvm::Error::success();
+}
+
+namespace {
+/// A program with a directory for its files, which only its owner may enter,
+/// that goes with everything in it.
+class Program {
+public:
+  Program(StringRef path, StringRef prefix);
+  ~Program();
+
+  /// Writes a file for it, unless the name is empty, and runs it. Returns what
+  /// it prints.
+  Expected<std::string> run(ArrayRef<StringRef> options, StringRef name,
+                            StringRef contents) const;
+  std::string getFile(StringRef name) const {
+    return (directory + "/" + name).str();
+  }
+
+private:
+  StringRef path;
+  SmallString<128> directory;
+  int error = 0;
+};
+} // namespace
+
+Program::Program(StringRef path, StringRef prefix) : path(path) {
+  sys::path::system_temp_directory(/*ErasedOnReboot=*/true, directory);
+  sys::path::append(directory, prefix + "-XXXXXX");
+  // Whatever the umask: no other user can put a link in it.
+  if (!::mkdtemp(const_cast<char *>(directory.c_str())))
+    error = errno;
+}
+
+Program::~Program() {
+  if (error)
+    return;
+  // Nothing can be done about a file that remains.
+  [[maybe_unused]] std::error_code failure =
+      sys::fs::remove_directories(directory);
+}
+
+Expected<std::string> Program::run(ArrayRef<StringRef> options, StringRef name,
+                                   StringRef contents) const {
+  if (error)
+    return createStringError(std::error_code(error, std::generic_category()),
+                             "cannot create a temporary directory");
+  if (!name.empty()) {
+    nsa::Result<nsa::OutputFile> file = nsa::OutputFile::create(getFile(name));
+    nsa::Status status = file ? file->write(contents) : file.takeError();
+    if (!status)
+      return createStringError(status.message());
+  }
+  SmallVector<StringRef> arguments = {path};
+  append_range(arguments, options);
+  std::string log = getFile("log"), message;
+  const std::optional<StringRef> redirects[] = {"", StringRef(log),
+                                                StringRef(log)};
+  int status = sys::ExecuteAndWait(path, arguments, std::nullopt, redirects, 0,
+                                   0, &message);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> printed = MemoryBuffer::getFile(log);
+  StringRef text = printed ? (*printed)->getBuffer() : StringRef();
+  if (status != 0)
+    return createStringError("'" + path + "' failed with exit code " +
+                             std::to_string(status) + ": " +
+                             (message.empty() ? text.trim().str() : message));
+  return text.str();
 }
 
 /// Runs ptxas with these options; what it prints and the cubin.
 static Expected<std::pair<std::string, std::string>>
 runAssembler(StringRef ptxas, ArrayRef<StringRef> options, StringRef ptx) {
-  nsa::TemporaryDirectory directory("nsa-ptxas");
-  if (std::error_code error = directory.getError())
-    return createStringError(error, "cannot create a temporary directory");
-  std::string input = directory.getFile("kernels.ptx");
-  std::string output = directory.getFile("kernels.cubin");
-  std::string log = directory.getFile("log");
-  if (Error error = nsa::writeFile(input, ptx))
-    return error;
-
-  SmallVector<StringRef> arguments = {ptxas};
-  append_range(arguments, options);
+  Program program(ptxas, "nsa-ptxas");
+  std::string input = program.getFile("kernels.ptx");
+  std::string output = program.getFile("kernels.cubin");
+  SmallVector<StringRef> arguments(options);
   arguments.append({"-o", output, input});
-  const std::optional<StringRef> redirects[] = {"", StringRef(log),
-                                                StringRef(log)};
-  std::string message;
-  int status = sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0,
-                                   0, &message);
-  ErrorOr<std::unique_ptr<MemoryBuffer>> printed = MemoryBuffer::getFile(log);
-  StringRef text = printed ? (*printed)->getBuffer() : StringRef();
-  if (status != 0)
-    return createStringError("'" + ptxas + "' failed with exit code " +
-                             std::to_string(status) + ": " +
-                             (message.empty() ? text.trim().str() : message));
+  Expected<std::string> text = program.run(arguments, "kernels.ptx", ptx);
+  if (!text)
+    return text.takeError();
   ErrorOr<std::unique_ptr<MemoryBuffer>> cubin =
       MemoryBuffer::getFile(output, /*IsText=*/false,
                             /*RequiresNullTerminator=*/false);
   if (std::error_code error = cubin.getError())
     return createStringError(error, "cannot read what ptxas wrote");
-  return std::pair(text.str(), (*cubin)->getBuffer().str());
+  return std::pair(std::move(*text), (*cubin)->getBuffer().str());
 }
 
 Expected<nsa::Assembly>
@@ -151,39 +204,22 @@ nsa::assemble(StringRef ptxas, StringRef ptx, const CUDAChip &chip,
 }
 
 std::string nsa::getAssemblerVersion(StringRef ptxas) {
-  TemporaryDirectory directory("nsa-ptxas");
-  if (directory.getError())
-    return "";
-  std::string output = directory.getFile("version");
-  const StringRef arguments[] = {ptxas, "--version"};
-  const std::optional<StringRef> redirects[] = {"", StringRef(output), ""};
-  int status = sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects);
-  ErrorOr<std::unique_ptr<MemoryBuffer>> printed =
-      MemoryBuffer::getFile(output);
-  return status == 0 && printed ? (*printed)->getBuffer().str() : "";
+  Expected<std::string> version =
+      Program(ptxas, "nsa-ptxas").run({"--version"}, "", "");
+  if (version)
+    return std::move(*version);
+  consumeError(version.takeError());
+  return "";
 }
 
 Expected<std::string> nsa::disassemble(StringRef ptxas, ArrayRef<char> cubin) {
-  SmallString<128> program(ptxas);
-  sys::path::remove_filename(program);
-  sys::path::append(program, "cuobjdump");
-  if (!sys::fs::can_execute(program))
+  SmallString<128> path(ptxas);
+  sys::path::remove_filename(path);
+  sys::path::append(path, "cuobjdump");
+  if (!sys::fs::can_execute(path))
     return std::string();
-  TemporaryDirectory directory("nsa-cuobjdump");
-  if (std::error_code error = directory.getError())
-    return createStringError(error, "cannot create a temporary directory");
-  std::string input = directory.getFile("kernels.cubin");
-  std::string output = directory.getFile("listing");
-  if (Error error = writeFile(input, cubin))
-    return error;
-  const StringRef arguments[] = {program, "--dump-sass", input};
-  const std::optional<StringRef> redirects[] = {"", StringRef(output),
-                                                StringRef(output)};
-  int status = sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
-  ErrorOr<std::unique_ptr<MemoryBuffer>> printed =
-      MemoryBuffer::getFile(output);
-  if (status != 0 || !printed)
-    return createStringError("'" + program + "' failed with exit code " +
-                             Twine(status));
-  return (*printed)->getBuffer().str();
+  Program program(path, "nsa-cuobjdump");
+  std::string input = program.getFile("kernels.cubin");
+  return program.run({"--dump-sass", input}, "kernels.cubin",
+                     StringRef(cubin.data(), cubin.size()));
 }
