@@ -21,10 +21,6 @@ using namespace nsa;
 static constexpr const char *toolName = "nsa-data";
 static constexpr const char *toolVersion = "nsa-data " NSA_VERSION;
 
-static int fail(const std::string &message) {
-  return reportError(toolName, message);
-}
-
 static void printSplit(const char *name, const SplitInfo &split) {
   std::printf("%-6s %12" PRIu64 " tokens %8" PRIu64 " documents %4zu shards\n",
               name, split.tokens, split.documents, split.shards.size());
@@ -51,68 +47,53 @@ static void printManifest(const Manifest &manifest) {
   std::printf("digest %s\n", toHex(manifest.digest()).c_str());
 }
 
-static int runPack(const PackOptions &options) {
-  Result<Manifest> manifest = packFiles(options);
-  if (!manifest)
-    return fail(manifest.message());
-  for (const auto &[key, value] : manifest->counts)
+static Status runPack(const PackOptions &options) {
+  NSA_ASSIGN_OR_RETURN(Manifest manifest, packFiles(options));
+  for (const auto &[key, value] : manifest.counts)
     if (value != 0)
       std::printf("%s: %" PRIu64 "\n", key.c_str(), value);
-  printSplit("train", manifest->train);
-  printSplit("val", manifest->val);
+  printSplit("train", manifest.train);
+  printSplit("val", manifest.val);
   std::printf("wrote %s/%s\n", options.output.c_str(), manifestName);
-  return 0;
+  return {};
 }
 
-static int runSynth(const SynthOptions &options) {
-  Result<Manifest> manifest = synthesize(options);
-  if (!manifest)
-    return fail(manifest.message());
-  for (const auto &[key, value] : manifest->facts)
+static Status runSynth(const SynthOptions &options) {
+  NSA_ASSIGN_OR_RETURN(Manifest manifest, synthesize(options));
+  for (const auto &[key, value] : manifest.facts)
     std::printf("%s: %.6f nats/token\n", key.c_str(), value);
-  if (std::optional<uint64_t> length = manifest->count(documentTokensKey))
+  if (std::optional<uint64_t> length = manifest.count(documentTokensKey))
     std::printf("windows of a multiple of %" PRIu64
                 " tokens that begin at documents (data.window: document) reach "
                 "this entropy\n",
                 *length);
-  printSplit("train", manifest->train);
-  printSplit("val", manifest->val);
+  printSplit("train", manifest.train);
+  printSplit("val", manifest.val);
   std::printf("wrote %s/%s\n", options.output.c_str(), manifestName);
-  return 0;
+  return {};
 }
 
-static int runInfo(const std::string &path) {
+static Status runInfo(const std::string &path) {
   if (std::filesystem::is_directory(path))
-    if (Status status = finishReplacement(path); !status)
-      return fail(status.message());
-  Result<Dataset> data = Dataset::open(path);
-  if (!data)
-    return fail(data.message());
-  printManifest(data->manifest);
-  if (Status status = verifyShards(*data); !status)
-    return fail(status.message());
-  std::printf(data->manifest.isForeign() ? "tokens read\n"
-                                         : "hashes verified\n");
-  return 0;
+    NSA_RETURN_IF_ERROR(finishReplacement(path));
+  NSA_ASSIGN_OR_RETURN(Dataset data, Dataset::open(path));
+  printManifest(data.manifest);
+  NSA_RETURN_IF_ERROR(verifyShards(data));
+  std::printf(data.manifest.isForeign() ? "tokens read\n"
+                                        : "hashes verified\n");
+  return {};
 }
 
-static int runNgram(const std::string &directory, int order) {
-  Result<Dataset> data = Dataset::open(directory);
-  if (!data)
-    return fail(data.message());
-  if (Status status = verifyShards(*data); !status)
-    return fail(status.message());
-  Result<Ngram> model = Ngram::fit(data->train);
-  if (!model)
-    return fail(model.message());
-  Result<NgramLoss> loss = model->evaluate(data->val);
-  if (!loss)
-    return fail(loss.message());
+static Status runNgram(const std::string &directory, int order) {
+  NSA_ASSIGN_OR_RETURN(Dataset data, Dataset::open(directory));
+  NSA_RETURN_IF_ERROR(verifyShards(data));
+  NSA_ASSIGN_OR_RETURN(Ngram model, Ngram::fit(data.train));
+  NSA_ASSIGN_OR_RETURN(NgramLoss loss, model.evaluate(data.val));
   std::printf("order-%d validation loss %.4f %s (%" PRIu64
               " tokens, fitted on %" PRIu64 ")\n",
-              order, order == 1 ? loss->order1 : loss->order2,
-              data->manifest.lossUnit(), loss->tokens, model->fitted());
-  return 0;
+              order, order == 1 ? loss.order1 : loss.order2,
+              data.manifest.lossUnit(), loss.tokens, model.fitted());
+  return {};
 }
 
 /// An option that takes a count such as 5M.
@@ -215,13 +196,11 @@ static int runMain(int argc, char **argv) {
 
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
-  if (app.got_subcommand("pack"))
-    return runPack(pack);
-  if (app.got_subcommand("synth"))
-    return runSynth(synth);
-  if (app.got_subcommand(info))
-    return runInfo(directory);
-  return runNgram(directory, order);
+  Status status = app.got_subcommand("pack")    ? runPack(pack)
+                  : app.got_subcommand("synth") ? runSynth(synth)
+                  : app.got_subcommand(info)    ? runInfo(directory)
+                                                : runNgram(directory, order);
+  return status ? 0 : reportError(toolName, status.message());
 }
 
 int main(int argc, char **argv) {

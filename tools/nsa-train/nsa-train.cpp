@@ -87,11 +87,11 @@ static Result<Artifact> openArtifact(const std::string &path) {
 }
 
 /// Starts the ranks with this command line, and waits for them.
-static int launchRanks(const CommandLine &line, int argc, char **argv) {
+static Result<int> launchRanks(const CommandLine &line, int argc, char **argv) {
   // All would say the same.
   if (!line.artefact.empty())
     if (Result<Artifact> artifact = openArtifact(line.artefact); !artifact)
-      return fail(artifact.message());
+      return artifact.takeError();
   LaunchOptions options;
   options.endsProcess = true;
   options.ranks = line.numRanks;
@@ -101,8 +101,7 @@ static int launchRanks(const CommandLine &line, int argc, char **argv) {
       ++i;
     else if (argument.rfind("--nproc=", 0) != 0)
       options.command.push_back(argument);
-  Result<int> code = launch(options);
-  return code ? *code : fail(code.message());
+  return launch(options);
 }
 
 /// Ends at once: where another rank was lost, threads of libraries may wait for
@@ -127,26 +126,18 @@ static std::string findRun(const RankEnvironment &environment) {
   return isSlurm ? readVariable("SLURM_JOB_ID").value_or("") : "";
 }
 
-/// Meets the other ranks, if there are some. Sets `code` on failure.
-static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
-                                        const RunConfig &config, int &code) {
-  Result<RankEnvironment> environment = readRankEnvironment(readVariable);
-  if (!environment) {
-    code = fail(environment.message());
-    return nullptr;
-  }
-  if (Status status = checkEffect(line, config, *environment); !status) {
-    code = fail(status.message());
-    return nullptr;
-  }
+/// Meets the other ranks, if there are some.
+static Result<std::unique_ptr<Ranks>> joinRanks(const CommandLine &line,
+                                                const RunConfig &config) {
+  NSA_ASSIGN_OR_RETURN(RankEnvironment environment,
+                       readRankEnvironment(readVariable));
+  NSA_RETURN_IF_ERROR(checkEffect(line, config, environment));
   RanksOptions options;
-  options.identity.run = findRun(*environment);
+  options.identity.run = findRun(environment);
   options.trustNetwork = line.trustNetwork;
   if (std::optional<std::string> token = readVariable(tokenVariable)) {
-    if (Status status = checkToken(*token); !status && environment->size > 1) {
-      code = fail(status.message());
-      return nullptr;
-    }
+    if (environment.size > 1)
+      NSA_RETURN_IF_ERROR(checkToken(*token));
     options.identity.token = *token;
   }
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
@@ -164,20 +155,17 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
   do {
     TrainConfig train = withStage(config, stage).train;
     if (Result<BatchPlan> plan =
-            planBatch(train, train.microBatch, train.seqLen, environment->size);
-        !plan) {
-      std::string where =
-          stage ? "stage " + std::to_string(stage + 1) + ": " : "";
-      code = fail(where + plan.message());
-      return nullptr;
-    }
+            planBatch(train, train.microBatch, train.seqLen, environment.size);
+        !plan)
+      return Error{(stage ? "stage " + std::to_string(stage + 1) + ": " : "") +
+                   plan.message()};
   } while (++stage < config.stages.size());
   StoreFailure failure = StoreFailure::Mistake;
   Result<std::unique_ptr<Ranks>> ranks =
-      Ranks::join(*environment, options, &failure);
+      Ranks::join(environment, options, &failure);
   if (ranks)
-    return std::move(*ranks);
-  code = fail(ranks.message());
+    return ranks;
+  int code = fail(ranks.message());
   endWithout(failure == StoreFailure::Loss ? exitLostRank : code);
 }
 
@@ -455,70 +443,60 @@ static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
 }
 
 /// Prints what the run would take.
-static int printCost(const CommandLine &line) {
-  Result<RunConfig> config = loadConfig(line.config, line.overrides());
-  if (!config)
-    return fail(config.message());
+static Result<int> printCost(const CommandLine &line) {
+  NSA_ASSIGN_OR_RETURN(RunConfig config,
+                       loadConfig(line.config, line.overrides()));
   std::vector<Estimate> stages;
   do {
-    RunConfig now = withStage(*config, stages.size());
+    RunConfig now = withStage(config, stages.size());
     CompileRequest request = requestStage(line, now, stages.size());
     request.gpu = std::max(line.gpu, 0);
     request.target = line.target;
     Result<Estimate> estimate = estimateConfig(request, now, readVariable);
     if (!estimate)
-      return fail(estimate.message() +
-                  (line.target.empty() && config->runtime.device != "cpu"
-                       ? "; --target=sm_90a, say, needs none"
-                       : ""));
+      return Error{estimate.message() +
+                   (line.target.empty() && config.runtime.device != "cpu"
+                        ? "; --target=sm_90a, say, needs none"
+                        : "")};
     stages.push_back(*estimate);
-  } while (stages.size() < config->stages.size());
-  Result<std::string> text = describeCost(*config, line.ranks, stages);
-  if (!text)
-    return fail(text.message());
-  std::printf("%s", text->c_str());
+  } while (stages.size() < config.stages.size());
+  NSA_ASSIGN_OR_RETURN(std::string text,
+                       describeCost(config, line.ranks, stages));
+  std::printf("%s", text.c_str());
   return 0;
 }
 
-static int train(CommandLine &line) {
+static Result<int> train(CommandLine &line) {
   // Until the run begins there is nothing to save.
   SignalScope signals(exitInterrupted);
-  Result<RunConfig> config = loadConfig(line.config, line.overrides());
-  if (!config)
-    return fail(config.message());
+  NSA_ASSIGN_OR_RETURN(RunConfig config,
+                       loadConfig(line.config, line.overrides()));
   std::optional<Artifact> artifact;
-  if (!config->stages.empty() && !line.artefact.empty())
-    return fail("the configuration has stages, each of which is compiled: give "
-                "it in place of the artefact '" +
-                line.artefact + "'");
+  if (!config.stages.empty() && !line.artefact.empty())
+    return Error{"the configuration has stages, each of which is compiled: "
+                 "give it in place of the artefact '" +
+                 line.artefact + "'"};
   if (!line.artefact.empty()) {
-    Result<Artifact> opened = openArtifact(line, *config);
-    if (!opened)
-      return fail(opened.message());
-    artifact = std::move(*opened);
+    NSA_ASSIGN_OR_RETURN(artifact, openArtifact(line, config));
   }
-  Result<Dataset> data = Dataset::openMixture(line.data, line.dataWeights,
-                                              config->model.vocabSize);
-  if (!data)
-    return fail(data.message());
-  int code = 1;
-  std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
-  if (!ranks)
-    return code;
+  NSA_ASSIGN_OR_RETURN(Dataset data,
+                       Dataset::openMixture(line.data, line.dataWeights,
+                                            config.model.vocabSize));
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Ranks> ranks, joinRanks(line, config));
   // It reads while models are compiled and loaded.
-  DataVerifier verifier(*data);
+  DataVerifier verifier(data);
   verifier.start(verifierThreads(ranks->localSize()));
   line.train.verifier = &verifier;
-  Result<TrainEnd> end =
-      artifact ? trainRank(line, *config, *artifact, *data, *ranks)
-               : runConfig(line, *config, *data, *ranks);
+  Result<TrainEnd> end = artifact
+                             ? trainRank(line, config, *artifact, data, *ranks)
+                             : runConfig(line, config, data, *ranks);
   if (end) {
     ranks->leave();
     return exitCode(*end);
   }
-  code = fail(end.message());
   if (ranks->size() == 1)
-    return code;
+    return end.takeError();
+  int code = fail(end.message());
   endWithout(*ranks, ranks->lostSomeone() ? exitLostRank : code, end.message());
 }
 
@@ -528,16 +506,15 @@ static int runMain(int argc, char **argv) {
     return *code;
   if (Status status = checkLaunch(line); !status)
     return fail(status.message());
-  if (line.estimate)
-    return printCost(line);
-  if (line.numRanks > 0)
-    return launchRanks(line, argc, argv);
   std::string command;
   for (int i = 0; i < argc; ++i)
     command += (i ? " " : "") + std::string(argv[i]);
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
                       {"command", command}};
-  return train(line);
+  Result<int> code = line.estimate       ? printCost(line)
+                     : line.numRanks > 0 ? launchRanks(line, argc, argv)
+                                         : train(line);
+  return code ? *code : fail(code.message());
 }
 
 int main(int argc, char **argv) {
