@@ -24,12 +24,10 @@ Result<std::string> randomBytes(size_t count) {
 }
 
 Result<std::string> randomHex(size_t count) {
-  Result<std::string> bytes = randomBytes(count);
-  if (!bytes)
-    return bytes;
+  NSA_ASSIGN_OR_RETURN(std::string bytes, randomBytes(count));
   static const char digits[] = "0123456789abcdef";
   std::string text;
-  for (char byte : *bytes) {
+  for (char byte : bytes) {
     text += digits[uint8_t(byte) >> 4];
     text += digits[uint8_t(byte) & 15];
   }

@@ -105,9 +105,7 @@ static Result<double> measureProduct(const GPU &gpu, Bench &bench, BlasLt &blas,
 
 Result<GPUPeaks> nsa::cuda::measurePeaks(const GPU &gpu,
                                          const std::string &library) {
-  Result<std::unique_ptr<BlasLt>> blas = BlasLt::open(library);
-  if (!blas)
-    return blas.takeError();
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<BlasLt> blas, BlasLt::open(library));
   Bench bench(gpu);
   NSA_RETURN_IF_ERROR(bench.prepare());
   GPUPeaks peaks;
@@ -125,7 +123,7 @@ Result<GPUPeaks> nsa::cuda::measurePeaks(const GPU &gpu,
   peaks.copy = 2.0 * double(half) / *seconds;
   for (auto [type, speed] : {std::pair(DataType::F32, &peaks.flops),
                              std::pair(DataType::BF16, &peaks.halfFlops)}) {
-    NSA_ASSIGN_OR_RETURN(*speed, measureProduct(gpu, bench, **blas, type));
+    NSA_ASSIGN_OR_RETURN(*speed, measureProduct(gpu, bench, *blas, type));
   }
   return peaks;
 }

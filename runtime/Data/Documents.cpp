@@ -98,15 +98,13 @@ Result<std::vector<uint64_t>> Documents::findWindows(const TokenStream &stream,
                                                      uint64_t begin,
                                                      uint64_t end,
                                                      uint64_t length) const {
-  Result<std::vector<uint64_t>> starts = findStarts(stream, begin, end);
-  if (!starts)
-    return starts;
+  NSA_ASSIGN_OR_RETURN(std::vector<uint64_t> starts,
+                       findStarts(stream, begin, end));
   std::vector<uint64_t> windows;
   for (uint64_t at = begin; at < end;) {
     windows.push_back(at);
     uint64_t next = at + length;
-    uint64_t cut =
-        *(std::upper_bound(starts->begin(), starts->end(), next) - 1);
+    uint64_t cut = *(std::upper_bound(starts.begin(), starts.end(), next) - 1);
     at = next < end && cut > at ? cut : next;
   }
   return windows;

@@ -88,9 +88,7 @@ Result<DataFile> DataVerifier::check(const Task &task,
                                      std::vector<char> &buffer) {
   const Shard &shard = *task.shard;
   // Before the first byte: what is written from now on shows.
-  Result<FileStamp> stamp = shard.stamp();
-  if (!stamp)
-    return stamp.takeError();
+  NSA_ASSIGN_OR_RETURN(FileStamp stamp, shard.stamp());
   StreamHash hash;
   std::optional<Error> outside;
   auto [begin, end] = bytesOf(task);
@@ -109,7 +107,7 @@ Result<DataFile> DataVerifier::check(const Task &task,
                  ", its manifest says " + toHex(task.info->hash)};
   if (outside)
     return *outside;
-  return DataFile{{task.info->file, hash.digest()}, *stamp};
+  return DataFile{{task.info->file, hash.digest()}, stamp};
 }
 
 /// Compares a file with the one that is expected in its place.
@@ -166,10 +164,8 @@ std::vector<DataFile> DataVerifier::files() const {
 Status DataVerifier::verifyAgain() {
   std::vector<char> buffer;
   for (Task &task : tasks) {
-    Result<FileStamp> stamp = task.shard->stamp();
-    if (!stamp)
-      return Error{stamp.message()};
-    if (!task.found || task.found->stamp == *stamp)
+    NSA_ASSIGN_OR_RETURN(FileStamp stamp, task.shard->stamp());
+    if (!task.found || task.found->stamp == stamp)
       continue;
     buffer.resize(chunkBytes);
     NSA_ASSIGN_OR_RETURN(DataFile again, check(task, buffer));

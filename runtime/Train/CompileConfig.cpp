@@ -105,10 +105,8 @@ static Status chooseOptions(const CompileRequest &request,
 static Result<std::string> makeModel(const CompileRequest &request,
                                      const Variables &variables,
                                      std::vector<std::string> &command) {
-  Result<std::string> program = findTool("nsa-model", variables);
-  if (!program)
-    return program;
-  command = {*program, request.config};
+  NSA_ASSIGN_OR_RETURN(std::string program, findTool("nsa-model", variables));
+  command = {program, request.config};
   for (const std::string &setting : request.overrides)
     command.insert(command.end(), {"--set", setting});
   if (request.stage != 0)
@@ -164,18 +162,15 @@ Result<std::string> nsa::compileConfig(const CompileRequest &request,
   if (!fs::is_regular_file(request.config, code))
     return Error{"cannot compile " + quote(request.config) +
                  ": nsa-model reads it once more, and it is no file"};
-  Result<std::string> compiler = findTool("nsa-compile", variables);
-  if (!compiler)
-    return compiler;
+  NSA_ASSIGN_OR_RETURN(std::string compiler,
+                       findTool("nsa-compile", variables));
   CompileInputs inputs;
   NSA_RETURN_IF_ERROR(chooseOptions(request, config, variables, inputs));
   NSA_ASSIGN_OR_RETURN(ArtifactCache cache, ArtifactCache::open(variables));
   std::vector<std::string> modelCommand;
-  Result<std::string> model = makeModel(request, variables, modelCommand);
-  if (!model)
-    return model;
-  inputs.model = *model;
-  NSA_ASSIGN_OR_RETURN(inputs.compiler, hashFile(*compiler));
+  NSA_ASSIGN_OR_RETURN(inputs.model,
+                       makeModel(request, variables, modelCommand));
+  NSA_ASSIGN_OR_RETURN(inputs.compiler, hashFile(compiler));
 
   std::string name = fs::path(request.config).stem();
   auto compile = [&](const std::string &text,
@@ -186,7 +181,7 @@ Result<std::string> nsa::compileConfig(const CompileRequest &request,
             return estimateModel(request, other, variables, text);
           }));
     auto start = std::chrono::steady_clock::now();
-    std::vector<std::string> command = {*compiler, text, "-o", artifact};
+    std::vector<std::string> command = {compiler, text, "-o", artifact};
     command.insert(command.end(), inputs.options.begin(), inputs.options.end());
     say("compiling " + request.config + " (cached in " +
         cache.entry(name, inputs) + ")\n  " + quoteCommand(modelCommand) +

@@ -102,10 +102,8 @@ Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
                                           const RunConfig &config, bool partial,
                                           const Tokenizer *tokenizer) {
-  Result<InitialWeights> located = findInitialWeights(from, config, tokenizer);
-  if (!located)
-    return located;
-  InitialWeights weights = std::move(*located);
+  NSA_ASSIGN_OR_RETURN(InitialWeights weights,
+                       findInitialWeights(from, config, tokenizer));
   NSA_ASSIGN_OR_RETURN(SafetensorsFile saved,
                        SafetensorsFile::open(weights.file));
   weights.notes.insert(weights.notes.begin(), "initial weights from " +

@@ -123,10 +123,9 @@ Result<FoundCheckpoint> findResume(const std::string &resume,
   if (!found || found->path.empty())
     return found;
   // Its absolute path.
-  Result<FoundCheckpoint> again = findCheckpoint(found->path, most);
-  if (!again)
-    return again;
-  found->path = again->path;
+  NSA_ASSIGN_OR_RETURN(FoundCheckpoint again,
+                       findCheckpoint(found->path, most));
+  found->path = again.path;
   return found;
 }
 

@@ -66,12 +66,10 @@ Result<uint64_t> RunHistory::samplesAt(int64_t step) const {
                    " are of sequences of " + std::to_string(period.seqLen) +
                    " tokens"};
     if (last) {
-      Result<uint64_t> before = samplesIn(*last, period.fromStep);
-      if (!before)
-        return before;
+      NSA_ASSIGN_OR_RETURN(uint64_t before, samplesIn(*last, period.fromStep));
       samples = period.seqLen
-                    ? convertSamples(*before, last->seqLen, period.seqLen)
-                    : *before;
+                    ? convertSamples(before, last->seqLen, period.seqLen)
+                    : before;
     }
     if (period.samples != samples)
       return Error{"batches from step " + std::to_string(period.fromStep) +
