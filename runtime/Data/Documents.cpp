@@ -1,7 +1,7 @@
 //===- Documents.cpp - documents that share a window ----------------------===//
 
 #include "runtime/Data/Documents.h"
-#include "runtime/Data/DocumentIndex.h"
+#include "runtime/Data/SplitFiles.h"
 
 #include <algorithm>
 

@@ -38,9 +38,9 @@ struct SplitInfo {
   uint64_t tokens = 0;
   uint64_t documents = 0;
   std::vector<ShardInfo> shards;
-  /// Where documents begin, see DocumentIndex.h.
+  /// Where documents begin, see SplitFiles.h.
   FileInfo index = {};
-  /// Which of its tokens are targets, see TargetMarks.h.
+  /// Which of its tokens are targets, see SplitFiles.h.
   FileInfo marks = {};
 };
 

@@ -4,7 +4,7 @@
 #include "lib/Support/Philox.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
-#include "runtime/Data/TargetMarks.h"
+#include "runtime/Data/SplitFiles.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,4 @@
 //===- TargetMarks.h - tokens that a loss counts ----------------*- C++ -*-===//
-//
-// A file beside the shards of a split: a header of 256 little-endian i32 (magic
-// 20251127, version 1, number of tokens in two halves, the lower one first,
-// zeros), then a bit for each token, the lowest of a byte first. With
-// data.targets: marked, a loss counts the targets whose bit is set.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef NSA_RUNTIME_DATA_TARGETMARKS_H
 #define NSA_RUNTIME_DATA_TARGETMARKS_H
@@ -18,18 +11,8 @@
 
 namespace nsa {
 
-/// Writes `<split>_targets.bits`, of a token for each of `marks`, and returns
-/// its name and hash.
-Result<FileInfo> writeTargetMarks(const std::string &directory,
-                                  const std::string &split,
-                                  const std::vector<bool> &marks);
-
-/// The bits of a split, empty if it has none. A file that is not what the
-/// manifest says is an error that names it.
-Result<std::vector<uint8_t>> readTargetMarks(const std::string &directory,
-                                             const SplitInfo &split);
-
-/// Those of a split of one source or of several.
+/// The marks of a split of one source or of several: with data.targets: marked,
+/// a loss counts the targets that are marked.
 class TargetMarks {
 public:
   /// A source that has none is an error that names it.

@@ -5,7 +5,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
-#include "runtime/Data/DocumentIndex.h"
+#include "runtime/Data/SplitFiles.h"
 #include "runtime/Data/TokenStream.h"
 #include "runtime/Data/Tokenizer.h"
 #include "runtime/Data/Verifier.h"

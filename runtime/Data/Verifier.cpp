@@ -2,8 +2,7 @@
 
 #include "runtime/Data/Verifier.h"
 #include "lib/Support/Hash.h"
-#include "runtime/Data/DocumentIndex.h"
-#include "runtime/Data/TargetMarks.h"
+#include "runtime/Data/SplitFiles.h"
 
 #include <algorithm>
 #include <chrono>

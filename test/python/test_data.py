@@ -114,7 +114,7 @@ def test_shards_damaged_files_are_errors(tmp_path):
     shards = nsa.data.Shards(str(tmp_path / "s"))
     index = tmp_path / "s/train_documents.idx"
     good = index.read_bytes()
-    for bad, message in ((good[:-1], "has 1039 bytes, an index of 2 documents 1040"), (b"x" + good[1:], "is no index of documents"),
+    for bad, message in ((good[:-1], "has 1039 bytes, an index of 2 documents 1040"), (b"x" + good[1:], "is not an index of 2 documents"),
                          (good[:-1] + b"x", "its manifest says")):
         index.write_bytes(bad)
         with pytest.raises(nsa.InputError, match=message):

@@ -3,8 +3,8 @@
 #ifndef NSA_TEST_UNIT_DATA_COUNTINGDATA_H
 #define NSA_TEST_UNIT_DATA_COUNTINGDATA_H
 
-#include "runtime/Data/DocumentIndex.h"
 #include "runtime/Data/Sampler.h"
+#include "runtime/Data/SplitFiles.h"
 #include "test/unit/TempDir.h"
 
 #include <numeric>
