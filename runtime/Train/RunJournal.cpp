@@ -7,39 +7,57 @@
 
 namespace nsa {
 
+namespace {
+
 /// The tables, heartbeats and event files.
-static Status record(RunLog &log, const RunEvent &event) {
-  Status status;
-  if (event.record)
-    status = log.step(*event.record, event.heartbeat);
-  if (event.validationLoss && status)
-    status = log.validation(event.step, *event.validationLoss);
-  if (!event.heartbeat.empty() && !event.record && status)
-    status = log.logHeartbeat(event.step, event.heartbeat);
-  if (event.evaluation && status)
-    status = log.evaluation(*event.evaluation);
-  return status;
-}
+class LogSink final : public RunSink {
+public:
+  explicit LogSink(RunLog &log) : log(log) {}
+
+  Status take(const RunEvent &event) override {
+    Status status;
+    if (event.record)
+      status = log.step(*event.record, event.heartbeat);
+    if (event.validationLoss && status)
+      status = log.validation(event.step, *event.validationLoss);
+    if (!event.heartbeat.empty() && !event.record && status)
+      status = log.logHeartbeat(event.step, event.heartbeat);
+    if (event.evaluation && status)
+      status = log.evaluation(*event.evaluation);
+    return status;
+  }
+
+private:
+  RunLog &log;
+};
 
 /// Files of the first rank that hold the last anomaly, and samples.
-static Status writeFiles(const RunDirectory &directory, const RunEvent &event) {
-  if (event.anomaly)
-    NSA_RETURN_IF_ERROR(directory.write(
-        ".anomaly_type", std::string(anomalyName(*event.anomaly)) + "\n"));
-  if (event.sample.empty())
-    return {};
-  Result<OutputFile> file = OutputFile::append(directory.file("samples.txt"));
-  return file ? file->write(event.sample) : file.takeError();
-}
+class FileSink final : public RunSink {
+public:
+  explicit FileSink(const RunDirectory &directory) : directory(directory) {}
+
+  Status take(const RunEvent &event) override {
+    Status status;
+    if (event.anomaly)
+      status = directory.write(".anomaly_type",
+                               std::string(anomalyName(*event.anomaly)) + "\n");
+    if (event.sample.empty() || !status)
+      return status;
+    Result<OutputFile> file = OutputFile::append(directory.file("samples.txt"));
+    return file ? file->write(event.sample) : file.takeError();
+  }
+
+private:
+  const RunDirectory &directory;
+};
+
+} // namespace
 
 void RunJournal::publish(const RunEvent &event) {
   if (!event.line.empty())
     say(event.line);
-  if (!records)
-    return;
-  noteWrite(record(*records, event));
-  if (ranks.isFirst())
-    noteWrite(writeFiles(*folder, event));
+  for (const std::unique_ptr<RunSink> &sink : sinks)
+    noteWrite(sink->take(event));
 }
 
 void RunJournal::noteWrite(const Status &status) {
@@ -75,7 +93,11 @@ Status RunJournal::open(RunDirectory opened, int64_t lastStep,
   NSA_ASSIGN_OR_RETURN(RunLog log, RunLog::open(*folder, lastStep, ranks.rank(),
                                                 lastValidation));
   records.emplace(std::move(log));
-  return ranks.isFirst() ? console.logTo(folder->file("train.log")) : Status();
+  sinks.push_back(std::make_unique<LogSink>(*records));
+  if (!ranks.isFirst())
+    return {};
+  sinks.push_back(std::make_unique<FileSink>(*folder));
+  return console.logTo(folder->file("train.log"));
 }
 
 void RunJournal::finish() {

@@ -9,13 +9,14 @@
 #include "runtime/Train/RunLog.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace nsa {
 
-/// Something that happened in a run, of which each record has its part.
+/// Something that happened in a run. Each sink takes what it records.
 struct RunEvent {
   int64_t step = 0;
   /// For people.
@@ -29,6 +30,14 @@ struct RunEvent {
   /// Written by the first rank.
   std::optional<AnomalyKind> anomaly = {};
   std::string sample = {};
+};
+
+/// Takes the events of a run.
+class RunSink {
+public:
+  virtual ~RunSink() = default;
+  /// An error says what could not be written.
+  virtual Status take(const RunEvent &event) = 0;
 };
 
 /// Passes events on to the console, the logs and the files of a run. No weight
@@ -74,6 +83,7 @@ private:
   Ranks &ranks;
   std::optional<RunDirectory> folder;
   std::optional<RunLog> records;
+  std::vector<std::unique_ptr<RunSink>> sinks;
   std::vector<std::string> notes, warnings;
   bool hasHeader = false;
 };
