@@ -128,19 +128,14 @@ static LogicalResult checkNoGradients(func::FuncOp function) {
 /// Blocks cost more time for each byte than cheap operations: with a budget,
 /// only as many layers as it takes.
 RecomputePlan RecomputePass::select(const RecomputePlan &none) const {
-  RecomputePlan plan = none;
   bool isBlock = policy == RecomputePolicy::Block;
-  if (isBlock && budgetMiB == 0)
-    plan.selectBlocks(/*most=*/SIZE_MAX);
-  plan.selectCheap();
-  for (size_t layers = 1; isBlock && budgetMiB != 0 && !plan.fitsBudget();
-       ++layers) {
-    RecomputePlan next = none;
-    isBlock = next.selectBlocks(layers);
-    next.selectCheap();
-    plan = next;
+  for (size_t layers = isBlock && budgetMiB == 0 ? SIZE_MAX : 0;; ++layers) {
+    RecomputePlan plan = none;
+    bool areThere = plan.selectBlocks(layers);
+    plan.selectCheap();
+    if (!isBlock || !areThere || plan.fitsBudget())
+      return plan;
   }
-  return plan;
 }
 
 void RecomputePass::runOnOperation() {

@@ -144,6 +144,11 @@ struct AttentionBranches {
   RowGates getGates(const AttentionOperands &in) const {
     return {activation, size(), in.gates, in.bias};
   }
+  /// Runs `body` on the tiles of keys of a branch; see SelectedAttention.cpp.
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(const RowProgram &program, int64_t branch,
+                 const AttentionOperands &in, llvm::ArrayRef<mlir::Value> inits,
+                 KeyTileBody body) const;
 
   AttentionShape shape;
   /// The branch with indices, if there is one, and its number.

@@ -56,17 +56,10 @@ static void buildForward(TileBuilder &b, const AttentionBranches &attention,
         output = program.loadRows(branch.output, columns);
   };
   auto attendTo = [&](int64_t branch) {
-    const AttentionOperands::Branch &keys = in.branches[branch];
-    const auto &dense = attention.ranges[branch];
-    auto walk = [&](ArrayRef<Value> inits, KeyTileBody body) {
-      if (dense)
-        return dense->forEachKeyTile(program, keys.key, keys.value,
-                                     keys.indices, inits, body);
-      return attention.selected->forEachKeyTile(program, keys.indices,
-                                                in.selection, keys.key,
-                                                keys.value, inits, body);
-    };
-    OnlineSoftmax softmax = attendToKeys(b, shape, queries, walk);
+    OnlineSoftmax softmax = attendToKeys(
+        b, shape, queries, [&](ArrayRef<Value> inits, KeyTileBody body) {
+          return attention.forEachKeyTile(program, branch, in, inits, body);
+        });
     Value output = softmax.output(b);
     const ForwardResults::Branch &kept = out.branches[branch];
     // Rounded as what the branch would store is.

@@ -57,19 +57,12 @@ Value QueryGradKernel::addBranch(const RowProgram &program, int64_t branch,
                                  const AttentionOperands &in, Value queries,
                                  Value outputGrads, const RowTerms &terms,
                                  Value sum) const {
-  const AttentionOperands::Branch &keys = in.branches[branch];
-  const auto &range = attention.ranges[branch];
   auto addTile = [&](const KeyTile &tile,
                      ArrayRef<Value> carried) -> SmallVector<Value> {
     return {addQueryGrad(program.b, queries, outputGrads, tile, terms,
                          attention.shape.exponent(), carried.front())};
   };
-  auto sums = range ? range->forEachKeyTile(program, keys.key, keys.value,
-                                            keys.indices, sum, addTile)
-                    : attention.selected->forEachKeyTile(
-                          program, keys.indices, in.selection, keys.key,
-                          keys.value, sum, addTile);
-  return sums.front();
+  return attention.forEachKeyTile(program, branch, in, sum, addTile).front();
 }
 
 /// Returns the tile's part of the gradient of the bias, f32 [heads, branches],

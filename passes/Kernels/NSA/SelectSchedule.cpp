@@ -204,10 +204,9 @@ bool nsa::gathersQueries(AttentionOp op) {
   if (!hasIndices(op) || !machine.isParallel())
     return false;
   SelectedAttention selected(op, machine);
-  ArrayAttr given = getSchedules(op, kernel);
-  SelectionForm form = given ? cast<ScheduleAttr>(given[0]).getForm()
-                             : chooseForms(selected, machine).forward;
-  return limitForm(form, kernel, selected) == SelectionForm::Gathered;
+  return getForm(getSchedules(op, kernel),
+                 chooseForms(selected, machine).forward, kernel,
+                 selected) == SelectionForm::Gathered;
 }
 
 //===----------------------------------------------------------------------===//
@@ -313,9 +312,7 @@ void SelectSchedule::addGiven(Operation *part, DictionaryAttr own,
 SelectionForm SelectSchedule::addSelected(Kernel kernel,
                                           const SelectedAttention &selected,
                                           SelectionForm form) {
-  if (ArrayAttr given = getGiven(kernel))
-    form = cast<ScheduleAttr>(given[0]).getForm();
-  form = limitForm(form, kernel, selected);
+  form = getForm(getGiven(kernel), form, kernel, selected);
   add(kernel, selected.shape, form,
       form == SelectionForm::Gathered
           ? GatheredAttention::getMostQueries(selected)

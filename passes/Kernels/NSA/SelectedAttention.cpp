@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Kernels/KernelOperands.h"
-#include "passes/Kernels/NSA/SelectedAttentionKernels.h"
+#include "passes/Kernels/NSA/AttentionBranches.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -301,8 +301,19 @@ Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
 }
 
 //===----------------------------------------------------------------------===//
-// Key tiles of selected blocks
+// Key tiles
 //===----------------------------------------------------------------------===//
+
+SmallVector<Value> AttentionBranches::forEachKeyTile(
+    const RowProgram &program, int64_t branch, const AttentionOperands &in,
+    ArrayRef<Value> inits, KeyTileBody body) const {
+  const AttentionOperands::Branch &own = in.branches[branch];
+  if (const auto &range = ranges[branch])
+    return range->forEachKeyTile(program, own.key, own.value, own.indices,
+                                 inits, body);
+  return selected->forEachKeyTile(program, own.indices, in.selection, own.key,
+                                  own.value, inits, body);
+}
 
 SmallVector<Value> SelectedAttention::forEachKeyTile(
     const RowProgram &program, Value indices, const SelectionUnion &selection,

@@ -14,27 +14,27 @@
 using namespace mlir;
 using namespace nsa;
 
-SelectionForm nsa::limitForm(SelectionForm form, AttentionKernel kernel,
-                             const SelectedAttention &selected) {
+SelectionForm nsa::getForm(ArrayAttr list, SelectionForm otherwise,
+                           AttentionKernel kernel,
+                           const SelectedAttention &selected) {
+  SelectionForm form = list ? cast<ScheduleAttr>(list[0]).getForm() : otherwise;
   bool isLists = form == SelectionForm::Gathered &&
                  (kernel == AttentionKernel::SelectedKeyValueGrad ||
                   !GatheredAttention::fits(selected));
   return isLists ? SelectionForm::Lists : form;
 }
 
-static SelectionForm getForm(Operation *op, AttentionKernel kernel,
-                             const SelectedAttention &selected) {
-  ArrayAttr list = getSchedules(op, kernel);
-  if (!list || !selected.isParallel)
-    return SelectionForm::Lists;
-  return limitForm(cast<ScheduleAttr>(list[0]).getForm(), kernel, selected);
+static SelectionForm readForm(Operation *op, AttentionKernel kernel,
+                              const SelectedAttention &selected) {
+  ArrayAttr list = selected.isParallel ? getSchedules(op, kernel) : ArrayAttr();
+  return getForm(list, SelectionForm::Lists, kernel, selected);
 }
 
 SelectedForms::SelectedForms(Operation *op, const SelectedAttention &selected)
-    : forward(getForm(op, AttentionKernel::SelectedForward, selected)),
-      queryGrad(getForm(op, AttentionKernel::SelectedQueryGrad, selected)),
+    : forward(readForm(op, AttentionKernel::SelectedForward, selected)),
+      queryGrad(readForm(op, AttentionKernel::SelectedQueryGrad, selected)),
       keyValueGrad(
-          getForm(op, AttentionKernel::SelectedKeyValueGrad, selected)) {}
+          readForm(op, AttentionKernel::SelectedKeyValueGrad, selected)) {}
 
 DenseAttention nsa::makeMasked(const SelectedAttention &selected,
                                const KernelCut &cut) {

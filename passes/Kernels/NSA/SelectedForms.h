@@ -20,9 +20,11 @@ struct SelectedForms {
                 keyValueGrad = forward;
 };
 
-/// `form`, or lists where a kernel has none of that form.
-SelectionForm limitForm(SelectionForm form, AttentionKernel kernel,
-                        const SelectedAttention &selected);
+/// The form of the schedules `list`, or `otherwise` without them; lists where a
+/// kernel has none of that form.
+SelectionForm getForm(mlir::ArrayAttr list, SelectionForm otherwise,
+                      AttentionKernel kernel,
+                      const SelectedAttention &selected);
 
 /// Whether the forward kernels of `op` gather queries: those of a sum that has
 /// it as a branch are then no single one.
