@@ -50,8 +50,11 @@ Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
                                   config.runtime.precision));
   NSA_RETURN_IF_ERROR(checkOption(artifact, "optimizer", "train.optimizer",
                                   config.train.optimizer));
-  return checkOption(artifact, "recompute", "runtime.gradient_checkpointing",
-                     config.runtime.gradientCheckpointing);
+  NSA_RETURN_IF_ERROR(checkOption(artifact, "recompute",
+                                  "runtime.gradient_checkpointing",
+                                  config.runtime.gradientCheckpointing));
+  return checkOption(artifact, "recompute-budget", "runtime.recompute_budget",
+                     std::to_string(config.runtime.recomputeBudget));
 }
 
 } // namespace nsa

@@ -24,9 +24,9 @@ bool nsa::namesConfiguration(const std::string &path) {
 
 Status nsa::checkCompileOption(const std::string &option) {
   static const std::vector<std::string> known = {
-      "allow-slow-path",  "bucket-mib",     "cpu",   "line-info",
-      "logits-mib",       "no-fuse",        "ptxas", "recompute-budget",
-      "reduce-precision", "shard-optimizer"};
+      "allow-slow-path", "bucket-mib",       "cpu",
+      "line-info",       "logits-mib",       "no-fuse",
+      "ptxas",           "reduce-precision", "shard-optimizer"};
   std::string name = option.substr(0, option.find('='));
   if (std::find(known.begin(), known.end(), name) != known.end())
     return {};
@@ -45,6 +45,9 @@ nsa::makeCompileOptions(const RunConfig &config, const std::string &target,
       "--target=" + target, "--precision=" + config.runtime.precision,
       "--optimizer=" + config.train.optimizer,
       "--recompute=" + config.runtime.gradientCheckpointing};
+  if (config.runtime.recomputeBudget)
+    all.push_back("--recompute-budget=" +
+                  std::to_string(config.runtime.recomputeBudget));
   for (const std::string &option : options)
     all.push_back("--" + option);
   return all;

@@ -250,10 +250,12 @@ TEST(CompileConfig, KeysOfTheConfigurationBecomeOptions) {
   RunConfig config;
   config.runtime.precision = "bf16";
   config.runtime.gradientCheckpointing = "block";
+  config.runtime.recomputeBudget = 300;
   config.train.optimizer = "lion";
   EXPECT_EQ(makeCompileOptions(config, "sm_80", {"shard-optimizer=2"}),
             (std::vector<std::string>{"--target=sm_80", "--precision=bf16",
                                       "--optimizer=lion", "--recompute=block",
+                                      "--recompute-budget=300",
                                       "--shard-optimizer=2"}));
 }
 
