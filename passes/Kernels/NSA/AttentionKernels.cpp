@@ -335,8 +335,8 @@ static OnlineSoftmax attend(TileBuilder &b, Value queries, const KeyTile &tile,
                             const OnlineSoftmax &softmax) {
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
-  Value products =
-      b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
+  Value products = b.dot(queries, tile.keyColumns ? tile.keyColumns : tile.keys,
+                         b.zeros(rows, keys), /*transposeB=*/!tile.keyColumns);
   SmallVector<Value> inputs = {products};
   llvm::append_range(inputs, tile.coordinates());
   Value visible = b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {

@@ -222,6 +222,9 @@ struct OnlineSoftmax {
 /// Some keys [n, dk] with their values [n, dv], and which rows see which.
 struct KeyTile {
   mlir::Value keys, values;
+  /// The keys transposed, for sums in the order of many queries whatever their
+  /// number; null where the order does not matter.
+  mlir::Value keyColumns = {};
   /// Of the keys, the columns that a program adds to the gradient of queries;
   /// null for all.
   mlir::Value ownKeys = {};

@@ -27,7 +27,9 @@ DecodeAttention::DecodeAttention(DecodeAttentionOp op, const KernelCut &cut)
       selectBlock(op.getVisibility().getIndexBlock()), keyTile(getKeyTile(cut)),
       numRows(static_cast<int64_t>(
           llvm::alignTo(shape.group(), cut.getRowMultiple()))),
-      isRing(!op.getIndices() && rows % keyTile == 0), parts(getParts(cut)) {
+      isRing(!op.getIndices() && rows % keyTile == 0),
+      isInOrder(!cut.isParallel() && !visibility->attendsToTokens()),
+      parts(getParts(cut)) {
   shape.fitTo(cut);
 }
 
@@ -35,7 +37,8 @@ int64_t DecodeAttention::getKeyTile(const KernelCut &cut) const {
   if (selectBlock != 0)
     return SelectedAttention::getKeyTile(shape, selectBlock, cut);
   DenseAttention dense(shape, op.getVisibility(), cut);
-  return dense.getKeyTile(cut, /*fixed=*/0);
+  return cut.isParallel() ? dense.getKeyTile(cut, /*fixed=*/0)
+                          : dense.forwardKeyTile;
 }
 
 /// As many as there are tiles, if all run at once.
@@ -104,6 +107,8 @@ KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
   Expr place = isRing ? first % static_cast<double>(rows) : first;
   Value row = b.range(place, keyTile, 0);
   KeyTile tile = program.range.loadKeys(b, shape, row, k, v);
+  if (isInOrder)
+    tile.keyColumns = b.transpose(tile.keys);
   tile.row = b.splat(position, program.numRows(), 1);
   tile.key = b.range(first, keyTile, 1);
   tile.isVisible = [&](Expr query, Expr key) {

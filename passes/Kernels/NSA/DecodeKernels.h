@@ -38,6 +38,8 @@ struct DecodeAttention {
   int64_t numRows;
   /// Whether keys begin anew at the first row: then tiles lie inside.
   bool isRing;
+  /// Whether lse, by which blocks are selected, are those of whole sequences.
+  bool isInOrder;
   int64_t parts;
 
 private:

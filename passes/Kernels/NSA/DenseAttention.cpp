@@ -49,6 +49,11 @@ int64_t DenseAttention::getPackedHeads(const KernelCut &cut) const {
 /// Three consumer warpgroups with a producer have registers for more keys at
 /// once.
 int64_t DenseAttention::getForwardKeyTile(const KernelCut &cut) const {
+  // The lse of blocks, by which others are selected, do not depend on how many
+  // there are.
+  constexpr int64_t fewBlocks = 16;
+  if (!cut.isParallel() && !visibility->attendsToTokens())
+    return getKeyTile(cut, fewBlocks);
   int64_t rows = getProductRows(cut);
   int64_t tile = getKeyTile(cut, cut.sizes.getKeys());
   bool isLarge = rows != 0 && ownQueryTile == 3 * rows && tile == 64 &&

@@ -58,7 +58,9 @@ struct SelectKernel {
                         halo() < 256),
         mostRows(cut.getWarpgroupRows() != 0 ? 128 : 96),
         blockTile(getBlockTile(cut.sizes.getBlocks())),
-        candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
+        candidateTile(isOnTensorCores ? alignUp(blockTile, 8)
+                      : isParallel    ? blockTile
+                                      : std::max<int64_t>(blockTile, 2)),
         rowTile(alignUp(blockTile * ratio() + halo(),
                         isOnTensorCores ? 16 : cut.getColumnMultiple())) {
     shape.fitTo(cut);
@@ -164,7 +166,8 @@ struct SelectKernel {
   /// in registers besides.
   int64_t mostRows;
   /// Selection blocks of a tile, columns that hold their scores, and at least
-  /// the compressed blocks that overlap them.
+  /// the compressed blocks that overlap them. On a processor the sums of one
+  /// column had another order.
   int64_t blockTile, candidateTile, rowTile;
 };
 } // namespace
@@ -216,6 +219,10 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
   Value t = queries.number, i = b.range(i0, rowTile, 1);
   Expr row = Value(queries.firstRow) ? queries.firstRow + i0 : i0;
   Value keys = b.load(in.key, {batch, b.range(row, rowTile, 0), keyHead, cols});
+  // A processor adds the products of few queries in another order than those of
+  // many, unless keys are columns.
+  if (!isParallel)
+    keys = b.transpose(keys);
   return b.forLoop(
       0, numHeads, 1, {b.zeros(queryTile, rowTile)},
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -224,7 +231,7 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
         Value shift =
             shape.exponent().fromLse(b, b.load(in.lse, {batch, head, t}));
         Value products = b.dot(own, keys, b.zeros(queryTile, rowTile),
-                               /*transposeB=*/true);
+                               /*transposeB=*/isParallel);
         return {b.map({carried[0], products, shift, queries.place, i}, b.f32(),
                       [&](ArrayRef<Expr> x) {
                         Expr visible =

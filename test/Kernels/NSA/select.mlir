@@ -26,8 +26,10 @@ func.func @select(%q: tensor<1x256x4x16xf32>, %k: tensor<1x63x2x16xf32>, %lse: t
 // CHECK: scf.for %[[J0:.+]] = {{.*}} iter_args(%[[VALUES:.+]] = %{{.+}}, %[[INDICES:.+]] = %{{.+}})
 // All heads of the group, in ascending order, in fp32; invisible blocks and
 // those before the first one give 0.
+// Sums of products in the order of the width, of any number of queries.
+// CHECK: %[[COLUMNS:.+]] = tile.transpose
 // CHECK: %[[P:.+]] = scf.for
-// CHECK: tile.dot {{.*}} {transpose_b}
+// CHECK: tile.dot %{{.+}}, %[[COLUMNS]],
 // CHECK: %[[INSIDE:.+]] = arith.cmpi sge
 // CHECK: %[[COMPLETE:.+]] = arith.cmpi sle
 // CHECK: %[[VISIBLE:.+]] = arith.andi %[[INSIDE]], %[[COMPLETE]]
