@@ -48,7 +48,7 @@ def test_attention_misuse_is_named(change, message):
 
 
 @pytest.mark.parametrize("change,message", [
-    (lambda i: i.long(), "indices are torch.int64, expected torch.int32"),
+    (lambda i: i.long(), "indices has the type torch.int64, expected torch.int32"),
     (lambda i: i[:, :1], "indices has shape (2, 1, 33, 3), expected (2, 2, 33, 3)"),
 ])
 def test_indices_misuse_is_named(change, message):

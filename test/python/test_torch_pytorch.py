@@ -15,19 +15,21 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_support import DEVICE, SIZES, VECTOR, WIDE, check_attention, phi_parameters, seed, tensors  # noqa: E402, F401
 
 
-@pytest.mark.parametrize("name", ["window", "selected", "compress", "attention", "inference", "rotary"])
+@pytest.mark.parametrize("name", ["window", "selected", "compress", "attention", "replayed", "inference", "rotary"])
 def test_opcheck(name):
     inputs = tensors(*VECTOR)
     indices = torch.zeros(2, 2, 33, 3, dtype=torch.int32, device=DEVICE)
     sizes = [8, 4, 16, 4, 1, 2, 20]
+    blocks = torch.tensor([0, -1, -1, -1], dtype=torch.int32, device=DEVICE).repeat(2, 2, 33, 1)
     weights = [phi_parameters("mlp", 2, width, torch.float32) for width in (16, WIDE)]
     operator, arguments = {
         "window": ("attend", (*inputs[:3], None, None, "#nsa.window<8>", None)),
         "selected": ("attend", (*inputs[:3], indices, None, "#nsa.selected<block = 16>", 0.3)),
         "compress": ("compress", (inputs[1], weights[0], None, "mlp", 8, 4)),
-        "attention": ("attention", (*inputs, *weights, None, None, sizes, "mlp", None)),
-        "inference": ("attention_inference", (*[x.detach() for x in inputs], [], [], None, None, sizes, "mean", None)),
-        "rotary": ("attention", (*inputs, [], [], nt.rotary_table(33, 16, device=DEVICE), None, sizes, "mean", None)),
+        "attention": ("attention", (*inputs, *weights, None, None, None, sizes, "mlp", None)),
+        "replayed": ("attention", (*inputs, [], [], None, None, blocks, sizes, "mean", None)),
+        "inference": ("attention_inference", (*[x.detach() for x in inputs], [], [], None, None, None, sizes, "mean", None)),
+        "rotary": ("attention", (*inputs, [], [], nt.rotary_table(33, 16, device=DEVICE), None, None, sizes, "mean", None)),
     }[name]
     library.opcheck(getattr(torch.ops.nsa, operator).default, arguments)
 

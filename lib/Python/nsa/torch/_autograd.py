@@ -44,17 +44,17 @@ class _Attention(Function):
 _apply_attention = super(Function, _Attention).apply
 
 
-def attention(tensors, keys, values, rotary, start, sizes, phi, scale):
+def attention(tensors, keys, values, rotary, start, selection, sizes, phi, scale):
     """torch.ops.nsa.attention, but of the output alone."""
     leaves = [*tensors[:7], float_gates(tensors[7]), *keys, *values]
     has_gradient = needs_gradient(leaves)
     if has_gradient:
         # Copies that belong to the graph: what is saved of them leads to the tensors that they are made of.
         leaves = [leaf.contiguous() for leaf in leaves]
-    used = contiguous([*leaves, *ops.given(rotary, start)])
+    used = contiguous([*leaves, *ops.given(rotary, start, selection)])
     call = find(_sources.attention if has_gradient else _sources.attention_inference, used,
-                (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None),
-                lambda: check_attention(tensors, keys, values, rotary, start, sizes, phi))
+                (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None, selection is not None),
+                lambda: check_attention(tensors, keys, values, rotary, start, selection, sizes, phi))
     return _apply_attention(call, len(leaves), *used) if has_gradient else call(used)[0]
 
 

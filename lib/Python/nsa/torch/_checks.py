@@ -170,13 +170,13 @@ def check_attend(q, k, v, indices, start, visibility):
         _check_indices(indices, q, k.shape[2])
 
 
-def _check_indices(indices, q, groups):
-    _check_rank("indices", indices, "[B, Hkv, T, n]")
+def _check_indices(indices, q, groups, name="indices"):
+    _check_rank(name, indices, "[B, Hkv, T, n]")
     if indices.dtype != torch.int32:
-        raise InputError(f"indices are {indices.dtype}, expected torch.int32")
+        raise InputError(f"{name} has the type {indices.dtype}, expected torch.int32")
     if indices.device != q.device:
-        raise InputError(f"indices lie on {indices.device}, expected {q.device}, as q does")
-    _check_shape("indices", indices, (q.shape[0], groups, q.shape[1], indices.shape[3]))
+        raise InputError(f"{name} has the device {indices.device}, expected {q.device}, as q has")
+    _check_shape(name, indices, (q.shape[0], groups, q.shape[1], indices.shape[3]))
     check_at_least("the number of indices of a query", indices.shape[3], 1)
 
 
@@ -216,7 +216,7 @@ def check_compress(x, parameters, phi, block, stride, start=None, name="x"):
                              f"{x.dtype} on {x.device}")
 
 
-def check_attention(tensors, key_parameters, value_parameters, rotary, start, sizes, phi):
+def check_attention(tensors, key_parameters, value_parameters, rotary, start, selection, sizes, phi):
     q, kc, vc, ks, vs, kw, vw, gates = tensors
     block, stride, select_block, count, initial, local, window = sizes
     _check_query(q)
@@ -234,6 +234,9 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, start, si
         raise InputError(f"gates lie on {gates.device}, expected {q.device}, as q does")
     check_compress(kc, key_parameters, phi, block, stride, name="k_cmp")
     check_compress(vc, value_parameters, phi, block, stride, name="v_cmp")
+    if selection is not None:
+        _check_indices(selection, q, kc.shape[2], "selection")
+        _check_shape("selection", selection, (q.shape[0], kc.shape[2], q.shape[1], count))
     if rotary is not None:
         _check_shape("rotary", rotary, (q.shape[1], q.shape[3] // 2, 2))
         if q.shape[3] % 2:

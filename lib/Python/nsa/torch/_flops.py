@@ -60,7 +60,7 @@ def select(q, k, lse, start, block, stride, select_block, count, initial, local,
 
 
 def _branches(inputs, of_keys, of_values):
-    q, k, v, *_, keys, values, _, start, sizes, phi, _ = inputs
+    q, k, v, *_, keys, values, _, start, _, sizes, phi, _ = inputs
     block, stride, select_block, count, _, _, window = sizes
     visibilities = (f"#nsa.compressed<{block}, {stride}>", f"#nsa.selected<{select_block}>", f"#nsa.window<{window}>")
     return (sum(_attend(q, v, each, count, of_keys, of_values) for each in visibilities),
@@ -70,10 +70,11 @@ def _branches(inputs, of_keys, of_values):
 @register_flop_formula([_ops.attention, _ops.attention_inference])
 def attention(*inputs, out_shape=None):
     q, k, sizes = inputs[0], inputs[1], inputs[-3]
-    return sum(_branches(inputs, 1, 1)) + select(q, k, None, None, *sizes[:6], None)
+    is_given = inputs[-4] is not None
+    return sum(_branches(inputs, 1, 1)) + (0 if is_given else select(q, k, None, None, *sizes[:6], None))
 
 
 @register_flop_formula(_ops.attention_backward)
 def attention_backward(grad, *inputs, out_shape=None):
-    branches, compressions = _branches((*inputs[:12], *inputs[-3:]), 3, 2)
+    branches, compressions = _branches((*inputs[:13], *inputs[-3:]), 3, 2)
     return branches + 2 * compressions

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from nsa._arguments import real, shown, takes, whole
+from nsa._arguments import real, shown, takes, truth, whole
 from nsa._runtime import InputError
 from nsa.torch import _autograd
 from nsa.torch import _operators  # registers torch.ops.nsa
@@ -119,7 +119,7 @@ def causal_attention(q, k, v, *, scale=None, cu_seqlens=None):
 
 def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stride, select_block, count, window,
               phi="mean", scale=None, key_parameters=(), value_parameters=(), initial=1, local=2, rotary=None,
-              cu_seqlens=None):
+              cu_seqlens=None, selection=None, return_selection=False):
     """Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12): the gated sum of its three branches.
 
     q [B, T, Hq, Dk], k_* [B, T, Hkv, Dk], v_* [B, T, Hkv, Dv] of one type: float32, bfloat16 or
@@ -134,6 +134,10 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     the beginning of a sequence. It lies where q does, or on the CPU. Tokens that a query does not see change no bit of
     its output as long as they are finite.
 
+    `return_selection` makes the result (output, blocks that were selected, int32 [B, Hkv, T, count], as select
+    gives them). `selection`, such blocks, makes the queries attend to these, and none are scored: an update of a
+    policy then sees what its rollout saw (docs/consistency.md).
+
     One tensor may be several arguments (k_cmp is k_slc): its gradient is the sum. Results
     repeat bit for bit. A second derivative is an error.
     """
@@ -145,13 +149,19 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     check_rotary(rotary.detach() if isinstance(rotary, torch.Tensor) and not torch.is_grad_enabled() else rotary)
     sizes = [block, stride, select_block, count, initial, local, window]
     start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
-    if is_plain((*tensors, gates, *keys, *values, rotary, start)) and all(type(size) is int for size in sizes):
-        return _autograd.attention([*tensors, gates], keys, values, rotary, start, sizes, phi, scale)
+    if selection is not None:
+        check_tensors(["selection"], [selection])
+    inputs = [*tensors, gates, keys, values, rotary, start, selection]
+    if truth("return_selection", return_selection):
+        output, *_, found = torch.ops.nsa.attention(*inputs, sizes, phi, scale)
+        return output, found if selection is None else selection
+    if is_plain((*tensors, gates, *keys, *values, rotary, start, selection)) and all(type(size) is int for size in sizes):
+        return _autograd.attention([*tensors, gates], *inputs[8:], sizes, phi, scale)
     check_at_least("select_block", select_block, 1)
     check_sizes(block, stride, select_block)
     check_counts(count, initial, local)
     check_at_least("window", window, 1)
-    return torch.ops.nsa.attention_inference(*tensors, gates, keys, values, rotary, start, sizes, phi, scale)
+    return torch.ops.nsa.attention_inference(*inputs, sizes, phi, scale)
 
 
 @takes(length=whole(0, 1 << 31), width=whole(2, 1 << 20), base=real("a positive number", lambda value: value > 0))

@@ -135,8 +135,9 @@ class NativeSparseAttention(nn.Module):
                 self._table = table
         return table[:length]
 
-    def forward(self, x, cu_seqlens=None):
-        """x [B, T, dim]; `cu_seqlens`, as attention takes it, says where sequences end that share a row."""
+    def forward(self, x, cu_seqlens=None, selection=None, return_selection=False):
+        """x [B, T, dim]; `cu_seqlens`, as attention takes it, says where sequences end that share a row; so are `selection`
+        and `return_selection`, with which the result is (y, blocks)."""
         weight = self.query.weight
         check_tensors(["x"], [x])
         if x.dim() != 3 or x.shape[2] != weight.shape[1]:
@@ -159,7 +160,10 @@ class NativeSparseAttention(nn.Module):
             "key_parameters": list(self.compressed.key_compression.parameters()),
             "value_parameters": list(self.compressed.value_compression.parameters())}
         o = attention(split(self, "query", self.head_dim), *pairs, gates, **self.sizes, phi=self.phi, **weights,
-                      rotary=self._rotary(x.shape[1], x.device), cu_seqlens=cu_seqlens)
+                      rotary=self._rotary(x.shape[1], x.device), cu_seqlens=cu_seqlens, selection=selection,
+                      return_selection=return_selection)
+        if return_selection:
+            return self.output(o[0].flatten(2)), o[1]
         return self.output(o.flatten(2))
 
     def __getstate__(self):

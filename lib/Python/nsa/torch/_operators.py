@@ -118,29 +118,36 @@ _define("select", "(Tensor q, Tensor k, Tensor lse, Tensor? start, int block, in
 # All of Native Sparse Attention
 
 _INPUTS = ("Tensor q, Tensor k_cmp, Tensor v_cmp, Tensor k_slc, Tensor v_slc, Tensor k_win, Tensor v_win, "
-           "Tensor gates, Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary, Tensor? start")
+           "Tensor gates, Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary, Tensor? start, Tensor? selection")
 _PARAMETERS = "int[] sizes, str phi, float? scale"
 _KEPT = ("Tensor o_cmp, Tensor lse_cmp, Tensor o_slc, Tensor lse_slc, Tensor o_win, Tensor lse_win, Tensor indices")
 
 
 def _run_attention(operator, inputs, grad=(), kept=()):
-    *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
-    return run(operator, [*grad, *tensors[:7], float_gates(tensors[7]), *keys, *values, *given(rotary, start), *kept],
-               (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None),
-               lambda: check_attention(tensors, keys, values, rotary, start, sizes, phi))
+    *tensors, keys, values, rotary, start, selection, sizes, phi, scale = inputs
+    return run(operator, [*grad, *tensors[:7], float_gates(tensors[7]), *keys, *values, *given(rotary, start, selection), *kept],
+               (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None, selection is not None),
+               lambda: check_attention(tensors, keys, values, rotary, start, selection, sizes, phi))
+
+
+def _no_selection(q):
+    """In place of the selection that a call was given."""
+    return q.new_empty(0, dtype=torch.int32)
 
 
 def _attention(*inputs):
-    return tuple(_run_attention(_sources.attention, inputs))
+    results = _run_attention(_sources.attention, inputs)
+    return (*results, *[_no_selection(inputs[0])] * (8 - len(results)))
 
 
 def _attention_fake(*inputs):
-    *tensors, keys, values, rotary, start, sizes, phi, _ = inputs
-    check_attention(tensors, keys, values, rotary, start, sizes, phi)
+    *tensors, keys, values, rotary, start, selection, sizes, phi, _ = inputs
+    check_attention(tensors, keys, values, rotary, start, selection, sizes, phi)
     q, k, v = tensors[:3]
     output = (*q.shape[:3], v.shape[3])
     branches = [tensor for _ in range(3) for tensor in (q.new_empty(output), _empty_lse(q))]
-    indices = q.new_empty((q.shape[0], k.shape[2], q.shape[1], sizes[3]), dtype=torch.int32)
+    indices = (q.new_empty((q.shape[0], k.shape[2], q.shape[1], sizes[3]), dtype=torch.int32) if selection is None
+               else _no_selection(q))
     return (q.new_empty(output), *branches, indices)
 
 
@@ -149,29 +156,31 @@ def _attention_inference(*inputs):
 
 
 def _attention_backward(grad, *inputs):
-    inputs, kept, parameters = inputs[:12], inputs[12:19], inputs[19:]
+    inputs, kept, parameters = inputs[:13], inputs[13:20], inputs[20:]
+    kept = kept if inputs[12] is None else kept[:-1]
     gradients = _run_attention(_sources.attention_backward, (*inputs, *parameters), [grad], kept)
     wanted = [*inputs[:8], *inputs[8], *inputs[9]]
     return [gradient.to(tensor.dtype) for gradient, tensor in zip(gradients, wanted)]
 
 
 def _keep_attention(ctx, inputs, output):
-    *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
+    *tensors, keys, values, rotary, start, selection, sizes, phi, scale = inputs
     check_rotary(rotary)
     ctx.mark_non_differentiable(*output[1:])
     ctx.num_kept = len(output) - 1
-    ctx.save_for_backward(*output[1:], *tensors, *keys, *values, *given(rotary, start))
-    ctx.parameters = (*sizes, phi, scale, len(keys), rotary is not None, start is not None)
+    ctx.save_for_backward(*output[1:], *tensors, *keys, *values, *given(rotary, start, selection))
+    ctx.parameters = (*sizes, phi, scale, len(keys), rotary is not None, start is not None, selection is not None)
 
 
 def attention_gradient(grad, used, kept, parameters):
     """The gradients of the first ones of `used`, of parameters as _run_attention has them."""
-    *sizes, phi, scale, num_keys, has_rotary, is_packed = parameters
+    *sizes, phi, scale, num_keys, has_rotary, is_packed, is_given = parameters
     tensors, weights = used[:8], list(used[8:])
+    selection = weights.pop() if is_given else None
     start = weights.pop() if is_packed else None
     rotary = weights.pop() if has_rotary else None
-    return torch.ops.nsa.attention_backward(grad, *tensors, weights[:num_keys], weights[num_keys:], rotary, start, *kept,
-                                            sizes, phi, scale)
+    return torch.ops.nsa.attention_backward(grad, *tensors, weights[:num_keys], weights[num_keys:], rotary, start,
+                                            selection, *kept, *[_no_selection(grad)] * (7 - len(kept)), sizes, phi, scale)
 
 
 def _attention_gradient(ctx, grad):

@@ -202,7 +202,7 @@ class _Branches:
 
     def __init__(self, tensors, parameters):
         self.block, self.stride, select_block, count, initial, local, window, *others = parameters
-        phi, scale, num_key_weights, num_tables, self.is_packed = others
+        phi, scale, num_key_weights, num_tables, self.is_packed, self.is_given = others
         self.scale = _scaled(scale)
         q, k, v = tensors[:3]
         self.rows = compressed_rows(q.shape[1], self.block, self.stride, self.is_packed)
@@ -211,7 +211,7 @@ class _Branches:
         self.types.update({"kc": (("B", "N", *k.shape[2:]), element), "vc": (("B", "N", *v.shape[2:]), element),
                            "g": (("B", "T", q.shape[2], 3), "f32"), "i": (("B", k.shape[2], "T", count), "i32")})
         self.has_rotary = num_tables != 0
-        weights = tensors[8:len(tensors) - num_tables - self.is_packed]
+        weights = tensors[8:len(tensors) - num_tables - self.is_packed - self.is_given]
         self.blocks = _compressed(self.block, self.stride)
         self.selection = f"#nsa.selected<block = {select_block}, count = {count}, initial = {initial}, local = {local}>"
         self.window = f"#nsa.window<{window}>"
@@ -225,7 +225,12 @@ class _Branches:
 
     def arguments(self):
         return {**self.INPUTS, **_same(self.key.types), **_same(self.value.types),
-                **({"table": "table"} if self.has_rotary else {}), **({"start": "start"} if self.is_packed else {})}
+                **({"table": "table"} if self.has_rotary else {}), **({"start": "start"} if self.is_packed else {}),
+                **({"i": "i"} if self.is_given else {})}
+
+    def saved(self):
+        """Results that the gradient needs: not the selection, if it is given."""
+        return {name: alias for name, alias in self.SAVED.items() if name != "i" or not self.is_given}
 
     def _rotate(self, result, value, alias, stride=1):
         clause = f" {{stride = {stride} : i64}}" if stride != 1 else ""
@@ -250,7 +255,7 @@ class _Branches:
                 ("w", self.names["kw"], "vw", self.window, "k", "v")):
             lines.append(f"%o{branch}, %lse{branch} = nsa.attention %{query}, %{key}, %{value} "
                          f"{_visible(visibility, self.is_packed)}{self.scale} : !q, !{key_kind}, !{value_kind}")
-            if branch == "c":
+            if branch == "c" and not self.is_given:
                 lines.append(f"%i = nsa.select %{query}, %{key}, %lsec{_start(self.is_packed)} "
                              f"by({self.blocks}, {self.selection}){self.scale} : !q, !kc -> !i")
         lines.append("%o = nsa.combine %gates, %oc, %os, %ow : (!g, !o, !o, !o) -> !o")
@@ -260,7 +265,7 @@ class _Branches:
 def attention(tensors, parameters):
     """Native Sparse Attention with what its gradient needs."""
     branches = _Branches(tensors, parameters)
-    return Source(branches.types, branches.arguments(), {"o": "o", **branches.SAVED}, branches.lines(), branches.rows)
+    return Source(branches.types, branches.arguments(), {"o": "o", **branches.saved()}, branches.lines(), branches.rows)
 
 
 def attention_inference(tensors, parameters):
@@ -271,6 +276,6 @@ def attention_inference(tensors, parameters):
 
 def attention_backward(tensors, parameters):
     """Its gradients: tensors are that of the output, what `attention` took, and what it kept."""
-    kept = tuple(_Branches.SAVED)
+    kept = tuple(name for name in _Branches.SAVED if name != "i" or not parameters[-1])
     source = attention(tensors[1:-len(kept)], parameters)
-    return dataclasses.replace(source, kept=kept, targets=tuple(name for name in source.arguments if name not in ("table", "start")))
+    return dataclasses.replace(source, kept=kept, targets=tuple(name for name in source.arguments if name not in ("table", "start", "i")))
