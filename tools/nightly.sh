@@ -25,6 +25,8 @@ judge() {
     "$(test/python-env.sh)" -m pytest -q -n 2 --dist loadfile test/judge
 }
 check "judge" judge
+grpo() { sed -n '/^```python/,/^```$/{/^```/d;p}' docs/grpo.md | PYTHONPATH=build/python "$(test/python-env.sh)" -; }
+check "example of docs/grpo.md" grpo
 check "example of docs/add-an-op.md" test/check-add-an-op.sh
 for name in markov m7c walk-torch walk-hf two-machines; do
   check "end-to-end: $name" bash "test/e2e/$name.sh"
