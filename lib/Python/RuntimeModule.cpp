@@ -75,6 +75,15 @@ public:
     return result;
   }
 
+  /// {option of nsa-compile: value}
+  py::dict options() const {
+    py::dict result;
+    if (const auto *options = opened->options())
+      for (const artifact::Option *option : *options)
+        result[py::str(option->key()->str())] = option->value()->str();
+    return result;
+  }
+
   std::string target() const { return opened->target()->str(); }
   std::string cpu() const {
     return opened->cpu() ? opened->cpu()->str() : target();
@@ -491,6 +500,7 @@ PYBIND11_MODULE(_runtime, m) {
       .def_property_readonly("bytes", &File::bytes)
       .def_property_readonly("entries", &File::entries)
       .def_property_readonly("tensors", &File::tensors)
+      .def_property_readonly("options", &File::options)
       .def_property_readonly("target", &File::target)
       .def_property_readonly("cpu", &File::cpu)
       .def_property_readonly("name", &File::name)

@@ -1,6 +1,7 @@
 //===- Weights.cpp - the parameters of a checkpoint -----------------------===//
 
 #include "nsa/Runtime/Weights.h"
+#include "runtime/Train/Agreement.h"
 #include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/NamedTensors.h"
 
@@ -106,7 +107,20 @@ Status Weights::read(const Tensor &tensor, void *data) const {
   return file->tensors.read(*file->tensors.find(tensor.name), data);
 }
 
+/// Parameters of the same shapes may be those of other blocks.
+static Status checkConfig(const std::string &json, const Program &program) {
+  const auto *carried = program.artifact()->model_config();
+  if (!carried || carried->size() == 0)
+    return {};
+  NSA_ASSIGN_OR_RETURN(RunConfig config,
+                       parseModelConfig(json, "the checkpoint's model"));
+  return checkModelConfig(config, carried->str());
+}
+
 Status Weights::load(Program &program) const {
+  if (Status status = checkConfig(json, program); !status)
+    return Error{"'" + folder + "' does not fit " + program.artifact().name() +
+                 ": " + status.message()};
   BorrowedProgram model(program);
   ParameterDifferences found = compareParameters(file->tensors, model);
   if (!found.none())

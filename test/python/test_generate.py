@@ -33,6 +33,25 @@ def test_generate_temperature_0_takes_most_likely_ids(model):
     assert model.generate([[1, 2, 3], [5] * 40], tokens=20, temperature=0, ignore_end=True)[0] == drawn
 
 
+def test_artifact_of_training_has_losses_and_generates(model, monkeypatch):
+    own = nsa.Model(model.checkpoint, artifact=nsa.compile(nsa.model_text(CHECKPOINT), sample_context=48))
+    assert abs(own.loss([1, 2, 3, 4]) - model.loss([1, 2, 3, 4])) < 1e-5
+    wanted = model.generate([1, 2, 3], tokens=45, temperature=0, ignore_end=True)
+    monkeypatch.setattr("nsa._model.compile", None)
+    own.parameters["norm.weight"] *= 1.0
+    assert own.generate([1, 2, 3], tokens=45, temperature=0, ignore_end=True) == wanted
+    with pytest.raises(nsa.InputError, match="has no entry 'forward', by which there are logits"):
+        own.logits([1, 2, 3])
+
+
+@pytest.mark.parametrize("key, found, other", [("nsa.n_sel", "4", "3"), ("model.dim", "32", "64")])
+def test_artifact_of_another_model_is_an_error_with_both_values(model, key, found, other):
+    name = key.split(".")[1]
+    artifact = nsa.compile(nsa.model_text(CHECKPOINT.replace(f"{name}: {found}", f"{name}: {other}")))
+    with pytest.raises(nsa.InputError, match=f"does not fit .*: {key} is {found}, the artefact was compiled from a model with {other}"):
+        nsa.Model(model.checkpoint, artifact=artifact)
+
+
 def test_generate_text_is_function_of_seed_and_ends_before_stop(model):
     text = model.generate("ab", tokens=30, seed=1)
     assert isinstance(text, str) and text == model.generate("ab", tokens=30, seed=1)

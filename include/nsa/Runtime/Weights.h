@@ -52,8 +52,9 @@ public:
   Status read(const Tensor &tensor, void *data) const;
 
   /// Copies all of them into the parameters of a program, whose constants have
-  /// their values already (entry `init`). An error names a parameter that only
-  /// one of both has, or that has another type or shape.
+  /// their values already (entry `init`). An error names a key of the model
+  /// that differs, with both values, a parameter that only one of both has, or
+  /// one that has another type or shape.
   Status load(Program &program) const;
 
 private:

@@ -20,24 +20,28 @@ def draw(logits, random, temperature, top_k, top_p):
 
 
 class Generator:
-    """A module with the entries prefill and decode, whose parameters are loaded, for a batch of sequences."""
+    """A module with the entry decode, whose parameters are loaded, for a batch of sequences; prompts are prefilled if it has
+    the entry prefill, else they go on one token at a time."""
 
     def __init__(self, module):
         self._module = module
         if "prepare" in module.entries:
             module.run("prepare", {})
-        self.batch, self._length = module.tensors["tokens"][1]
+        self.batch = module.tensors["token"][1][0]
+        self._length = module.tensors["tokens"][1][1] if "prefill" in module.entries else 0
         self.vocab = module.tensors["next_logits"][1][2]
 
     def prefill(self, prompts):
         """Takes a prompt of ids for each sequence; returns the logits after each."""
-        tokens = numpy.zeros((self.batch, self._length), numpy.int32)
-        positions = numpy.full(self.batch, -1, numpy.int32)
-        for row, ids in enumerate(prompts):
-            first = ids[:self._length]
-            tokens[row, :len(first)] = first
-            positions[row] = len(first) - 1
-        logits = self._run("prefill", tokens=tokens, positions=positions)[:len(prompts)]
+        logits = numpy.empty((len(prompts), self.vocab), numpy.float32)
+        if self._length:
+            tokens = numpy.zeros((self.batch, self._length), numpy.int32)
+            positions = numpy.full(self.batch, -1, numpy.int32)
+            for row, ids in enumerate(prompts):
+                first = ids[:self._length]
+                tokens[row, :len(first)] = first
+                positions[row] = len(first) - 1
+            logits = self._run("prefill", tokens=tokens, positions=positions)[:len(prompts)]
         for at in range(self._length, max(map(len, prompts))):
             ids = [prompt[at] if at < len(prompt) else -1 for prompt in prompts]
             new = self.append(ids, [at] * len(prompts))

@@ -2,6 +2,7 @@
 
 import collections.abc
 import functools
+import json
 import os
 
 import numpy
@@ -67,8 +68,8 @@ class Model:
     `checkpoint` is a checkpoint (`step-N`), or a run directory, whose newest good one is
     taken; its hashes are verified. The program is compiled from the checkpoint's
     configuration, which needs the compiler, and is kept in the cache of nsa.compile; or
-    give `artifact`, a path, bytes or a Module of the same model (nsa-train's artefact is
-    one), and none is needed. `target` is "cpu" (the default) or a GPU as in nsa.compile,
+    give `artifact`, a path, bytes or a Module of the same model, and none is needed: what
+    nsa-train compiled has losses, and generates from one prompt as long as its samples. `target` is "cpu" (the default) or a GPU as in nsa.compile,
     whose other keywords are taken as well: `precision` (that of the training),
     `micro_batch` (1) and `seq_len` (that of the training) tokens at most, which an
     artefact has already; `threads`, `device`.
@@ -107,18 +108,17 @@ class Model:
             name = os.path.join(weights.path, "config.yaml")
             module = compile(model_text(weights.config, name), name=name, target=target or "cpu",
                              micro_batch=micro_batch or 1, precision=precision or weights.precision, **options)
-        for entry in ("init", "eval", "forward"):
+        for entry in ("init", "eval"):
             if entry not in module.entries:
-                raise InputError(f"{module.name} has no entry '{entry}'; " + (
-                    "nsa-compile makes it without --sample-context and --no-forward" if "eval" in module.entries else "it is no model of nsa-model"))
+                raise InputError(f"{module.name} has no entry '{entry}'; it is no model of nsa-model")
         self.module = module
         self._compile = {"target": module.target, "precision": precision or weights.precision, **options}
         module.program.call("init", {})
         module.program.load(weights)
         self.parameters = _Parameters(module, list(weights.tensors))
         self._tokens, self._targets = module.entries["eval"][0][:2]
-        self._ids = module.entries["forward"][0][0]
-        self._logits = module.entries["forward"][1][0]
+        #: Ids are from 0 to one less.
+        self.vocab = json.loads(weights.model_config)["model"]["vocab_size"]
 
     def __repr__(self):
         return f"<nsa.Model '{self.checkpoint}', step {self.step}, {len(self.parameters)} parameters, {self.module.target}>"
@@ -127,11 +127,6 @@ class Model:
     def seq_len(self):
         """The most tokens of a sequence."""
         return self.module.tensors[self._tokens][1][1]
-
-    @property
-    def vocab(self):
-        """Ids are from 0 to one less."""
-        return self.module.tensors[self._logits][1][2]
 
     def loss(self, ids):
         """The mean cross-entropy, in nats, of each id given those before it.
@@ -158,15 +153,19 @@ class Model:
         `ids` are integers [T] or [B, T], T <= seq_len, as for loss. Returns a float32
         array [T, vocab] or [B, T, vocab].
         """
+        if "forward" not in self.module.entries:
+            raise InputError(f"{self.module.name} has no entry 'forward', by which there are logits; nsa-compile makes it without "
+                             "--sample-context and --no-forward")
         single = array("ids", ids).ndim == 1
         ids = self._check(ids, 1, self.seq_len)
-        rows, length = self.module.tensors[self._ids][1]
+        (given, *_), (found, *_) = self.module.entries["forward"]
+        rows, length = self.module.tensors[given][1]
         logits = numpy.empty((*ids.shape, self.vocab), numpy.float32)
         for first in range(0, len(ids), rows):
             part = ids[first:first + rows]
             tokens = numpy.zeros((rows, length), numpy.int32)
             tokens[:len(part), :part.shape[1]] = part
-            result = self._run("forward", {self._ids: tokens})[self._logits]
+            result = self._run("forward", {given: tokens})[found]
             logits[first:first + rows] = result[:len(part), :part.shape[1]]
         return logits[0] if single else logits
 
@@ -196,7 +195,8 @@ class Model:
         Returns a text or a list of ids, or a list of these, without the prompts.
 
         The first call compiles the model once more, for sequences of `context` ids (4 times
-        seq_len) and as many prompts, with caches (docs/generate.md), and loads it.
+        seq_len) and as many prompts, with caches (docs/generate.md), and loads it; not where an
+        `artifact` of nsa-train has them, for one prompt that fits the context of its samples.
 
         Errors: InputError for an empty prompt, one that does not fit the context with its
         continuation, ids that the model does not have, and a text where ids are none.
@@ -211,8 +211,11 @@ class Model:
             raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
                              "give prompts as ids")
         end = None if ignore_end else text.end
-        context = context or 4 * self.seq_len
         ids = [text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
+        own = int(self.module._artifact.options.get("sample-context", 0))
+        if context is None and len(ids) == 1 and array("prompt 1", ids[0]).size + tokens <= own:
+            context = own
+        context = context or 4 * self.seq_len
         ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
         if not ids:
             raise InputError("prompts is an empty list, expected at least one")
@@ -223,7 +226,8 @@ class Model:
         length = self.seq_len
         while length < max(map(len, ids)):
             length *= 2
-        generator = self._generator(len(ids), context, min(length, max(context, self.seq_len)))
+        generator = (Generator(self.module) if context == own and len(ids) == 1 else
+                     self._generator(len(ids), context, min(length, max(context, self.seq_len))))
         results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
         for row, is_text in enumerate(are_texts):
             if results[row][-1] == end:
