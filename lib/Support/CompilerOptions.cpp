@@ -113,6 +113,11 @@ const std::vector<OptionField> &nsa::optionFields() {
        "Leave out the entry forward and the memory of its logits: the artefact "
        "trains, and makes no samples",
        {"gradient"}},
+      {"selection",
+       &Options::selection,
+       "The blocks that each layer selects are results selection.N of the "
+       "entries forward, prefill and decode",
+       {"gradient"}},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "

@@ -127,6 +127,17 @@ def SetInputShapes : Pass<"nsa-set-input-shapes", "::mlir::ModuleOp"> {
   ];
 }
 
+def ReturnSelections : Pass<"nsa-return-selections", "::mlir::ModuleOp"> {
+  let summary = "Make selected blocks results of entries";
+  let description = [{
+    In `@forward`, `@prefill` and `@decode`, the indices of each `nsa.select` and
+    `nsa.decode_select` become results `selection.0`, `selection.1`, ..., in
+    `@decode` `next_selection.0`, ..., in the order of the layers that select. A
+    module in which nothing does is an error.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+}
+
 def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
   let summary = "Select no more blocks than the sequence has";
   let description = [{

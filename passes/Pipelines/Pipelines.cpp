@@ -52,6 +52,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
       manager.addNestedPass<func::FuncOp>(createLimitSelection());
     manager.addPass(
         createBuildEntries({options.forward && options.sampleContext == 0}));
+    if (options.selection)
+      manager.addPass(createReturnSelections());
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
     if (options.recompute == "none" && options.recomputeBudget == 0)

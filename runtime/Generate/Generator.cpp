@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <tuple>
 
 using namespace nsa;
 
@@ -62,6 +63,12 @@ Status Generator::bind() {
       return Error{found[i].message()};
     *views[i] = *found[i];
   }
+  for (auto [entry, views, prefix] :
+       {std::tuple(prefillEntry, &promptSelection, training::selectionPrefix),
+        std::tuple(decodeEntry, &stepSelection, training::nextSelectionPrefix)})
+    for (unsigned index : entry->outputs)
+      if (model.tensors()[index].name.rfind(prefix, 0) == 0)
+        views->push_back(model.tensors()[index]);
   limit = readContext(model.artifact());
   bool isShaped = promptTokens.shape.size() == 2 &&
                   nextLogits.shape.size() == 3 && positions.shape.size() == 1 &&
@@ -79,6 +86,8 @@ Status Generator::bind() {
   for (int64_t row = 0; row < rows; ++row)
     lastLogits.push_back(keptLogits.data() + row * tokens);
   lengths.resize(size_t(rows));
+  selected.assign(size_t(rows),
+                  std::vector<std::vector<int32_t>>(stepSelection.size()));
   return {};
 }
 
@@ -126,6 +135,46 @@ Status Generator::takeLogits(int64_t row) {
   return {};
 }
 
+/// What an entry has just left for the first tokens of a sequence.
+void Generator::takeSelection(int64_t row,
+                              const std::vector<TensorView> &layers,
+                              int64_t count) {
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const TensorView &view = layers[layer];
+    auto heads = int64_t(view.shape[1]), all = int64_t(view.shape[2]),
+         blocks = int64_t(view.shape[3]);
+    std::vector<int32_t> &own = selected[size_t(row)][layer];
+    for (int64_t at = 0; at < count; ++at)
+      for (int64_t head = 0; head < heads; ++head) {
+        const int32_t *list =
+            view.as<int32_t>() + ((row * heads + head) * all + at) * blocks;
+        own.insert(own.end(), list, list + blocks);
+        // No block, -1, comes last.
+        std::sort(own.end() - blocks, own.end(), [](int32_t a, int32_t b) {
+          return uint32_t(a) < uint32_t(b);
+        });
+      }
+  }
+}
+
+Generator::Selection Generator::selection(int64_t sequence) const {
+  Selection result;
+  if (stepSelection.empty())
+    return result;
+  const auto &own = selected[size_t(sequence)];
+  result.layers = int64_t(own.size());
+  result.heads = int64_t(stepSelection[0].shape[1]);
+  result.count = int64_t(stepSelection[0].shape[3]);
+  result.tokens = int64_t(own[0].size()) / (result.heads * result.count);
+  for (const std::vector<int32_t> &layer : own)
+    for (int64_t head = 0; head < result.heads; ++head)
+      for (int64_t at = 0; at < result.tokens; ++at) {
+        auto list = layer.begin() + (at * result.heads + head) * result.count;
+        result.blocks.insert(result.blocks.end(), list, list + result.count);
+      }
+  return result;
+}
+
 Status Generator::run(const EntryInfo &entry) {
   for (int64_t row = 0; row < rows; ++row) {
     float *kept = keptLogits.data() + row * tokens;
@@ -135,9 +184,16 @@ Status Generator::run(const EntryInfo &entry) {
     }
   }
   NSA_RETURN_IF_ERROR(model.run(entry));
-  for (int64_t row = 0; row < rows; ++row)
-    if (positions.as<int32_t>()[row] >= 0)
-      NSA_RETURN_IF_ERROR(takeLogits(row));
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t last = positions.as<int32_t>()[row];
+    if (last < 0)
+      continue;
+    NSA_RETURN_IF_ERROR(takeLogits(row));
+    if (&entry == prefillEntry)
+      takeSelection(row, promptSelection, last + 1);
+    else
+      takeSelection(row, stepSelection, 1);
+  }
   return {};
 }
 
@@ -176,6 +232,8 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
     longest = std::max(longest, int64_t(prompt.size()));
   }
   std::fill(lengths.begin(), lengths.end(), 0);
+  for (auto &own : selected)
+    std::fill(own.begin(), own.end(), std::vector<int32_t>());
   std::fill_n(positions.as<int32_t>(), rows, -1);
   // All weights are read once for all tokens of a prefill, and once for each
   // step: as many steps take about as long.

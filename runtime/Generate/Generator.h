@@ -31,8 +31,8 @@ public:
   /// context, and an id that is no token's.
   Status prefill(const std::vector<std::vector<int32_t>> &prompts);
 
-  /// Appends a token to each sequence; -1 leaves one alone. Allocates nothing.
-  /// A sequence that is full is an error.
+  /// Appends a token to each sequence; -1 leaves one alone. Allocates nothing
+  /// but for selections. A sequence that is full is an error.
   Status append(const std::vector<int32_t> &ids);
 
   /// The logits of the token after the last one of a sequence, as f32. Valid
@@ -43,6 +43,17 @@ public:
   /// Tokens of a sequence.
   int64_t length(int64_t sequence) const { return lengths[size_t(sequence)]; }
 
+  /// The blocks that layers selected for the tokens of a sequence, ascending
+  /// and -1 past the last.
+  struct Selection {
+    int64_t layers = 0, heads = 0, tokens = 0, count = 0;
+    /// [layers, heads, tokens, count]
+    std::vector<int32_t> blocks;
+  };
+  /// Without layers where the program does not return them (nsa-compile
+  /// --selection).
+  Selection selection(int64_t sequence) const;
+
   Program &program() { return model; }
 
 private:
@@ -52,6 +63,8 @@ private:
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
   Status takeLogits(int64_t row);
+  void takeSelection(int64_t row, const std::vector<TensorView> &layers,
+                     int64_t count);
 
   Program model;
   const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr;
@@ -61,6 +74,10 @@ private:
   std::vector<const float *> lastLogits;
   std::vector<float> keptLogits;
   std::vector<int64_t> lengths;
+  /// Selected blocks of each layer, and of each sequence and layer those so
+  /// far, [tokens, heads, count].
+  std::vector<TensorView> promptSelection, stepSelection;
+  std::vector<std::vector<std::vector<int32_t>>> selected;
 };
 
 } // namespace nsa

@@ -52,6 +52,38 @@ def test_artifact_of_another_model_is_an_error_with_both_values(model, key, foun
         nsa.Model(model.checkpoint, artifact=artifact)
 
 
+def test_generate_returns_logprobs_and_selection(model):
+    prompts = [[1, 2, 3], [5] * 40]
+    plain = model.generate(prompts, tokens=60, seed=1, ignore_end=True)
+    drawn, logprobs, selection = model.generate(prompts, tokens=60, seed=1, ignore_end=True, return_logprobs=True,
+                                                return_selection=True)
+    assert drawn == plain and logprobs == model.logprobs(prompts, plain)
+    for prompt, own, numbers, blocks in zip(prompts, drawn, logprobs, selection):
+        ids = prompt + own
+        assert blocks.shape == (1, 1, len(ids) - 1, 4) and blocks.dtype == np.int32
+        for t, row in enumerate(blocks[0, 0]):
+            last, chosen = t // 16, row[row >= 0]
+            assert len(chosen) == min(4, last + 1) and {0, last} <= set(chosen) and list(row) == [*sorted(chosen)] + [-1] * (4 - len(chosen))
+        logits = model.logits(ids[:32])[len(prompt) - 1:].astype(np.float64)
+        exact = [row[token] - np.log(np.exp(row).sum()) for row, token in zip(logits, own)]
+        np.testing.assert_allclose(numbers[:len(exact)], exact, atol=1e-4)
+    alone = model.generate([1, 2, 3], tokens=5, return_logprobs=True)
+    assert alone[1] == model.logprobs([1, 2, 3], alone[0]) and len(alone[1]) == 5
+    with pytest.raises(nsa.InputError, match="there are 1 continuations, expected 2"):
+        model.logprobs(prompts, [[1]])
+
+
+def test_nsa_generate_saves_the_selection_that_generate_returns(model, tmp_path):
+    prompts = [[1, 2, 3], [5] * 40]
+    words = [word for prompt in prompts for word in ("--prompt", ",".join(map(str, prompt)))]
+    subprocess.run([BIN / "nsa-generate", model.checkpoint, "--ids", *words, "--tokens", "30", "--temperature", "0", "--ignore-end",
+                    "--save-selection", tmp_path / "blocks.npy"], check=True, capture_output=True)
+    saved = np.load(tmp_path / "blocks.npy")
+    assert saved.shape == (2, 1, 1, 69, 4)
+    for row, own in zip(saved, model.generate(prompts, tokens=30, temperature=0, ignore_end=True, return_selection=True)[1]):
+        assert np.array_equal(row[:, :, :own.shape[2]], own) and (row[:, :, own.shape[2]:] == -1).all()
+
+
 def test_generate_text_is_function_of_seed_and_ends_before_stop(model):
     text = model.generate("ab", tokens=30, seed=1)
     assert isinstance(text, str) and text == model.generate("ab", tokens=30, seed=1)

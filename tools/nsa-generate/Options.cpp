@@ -34,6 +34,10 @@ static void addTextOptions(CLI::App &app, GenerateOptions &options) {
   app.add_option("--stop", options.stops,
                  "End a text before this string (repeatable)")
       ->allow_extra_args(false);
+  app.add_option("--save-selection", options.selectionFile,
+                 "File (.npy) for the blocks that layers select for each token "
+                 "but the last: i32 [prompts, sparse layers, key heads, "
+                 "tokens, blocks], -1 past the last");
   app.add_flag("--ignore-end", options.ignoreEnd,
                "Go on after the token that ends documents; else a text ends "
                "before it");

@@ -23,6 +23,8 @@ struct GenerateOptions {
   SamplingOptions sampling;
   uint64_t seed = 0;
   std::vector<std::string> stops;
+  /// A .npy file of the blocks that layers select; empty for none.
+  std::string selectionFile;
   /// Whether sequences go on after the token that ends documents.
   bool ignoreEnd = false;
   /// 0: four times the sequences of the training.

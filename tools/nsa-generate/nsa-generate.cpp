@@ -4,6 +4,7 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Npy.h"
 #include "lib/Support/Philox.h"
 #include "lib/Support/Process.h"
 #include "lib/Support/Stages.h"
@@ -166,6 +167,8 @@ static Result<std::string> compileModel(const GenerateOptions &options,
   if (int64_t length = getPrefillLength(prompts, seqLen, context);
       length != seqLen)
     request.options.push_back("seq-len=" + std::to_string(length));
+  if (!options.selectionFile.empty())
+    request.options.push_back("selection");
   NSA_ASSIGN_OR_RETURN(RunConfig whole, loadConfig(request.config, {}));
   request.stage = findStage(whole, weights.step());
   auto say = [](const std::string &text) {
@@ -393,8 +396,38 @@ static void printRate(const char *what, int64_t tokens, double seconds) {
                seconds > 0 ? double(tokens) / seconds : 0.0);
 }
 
+/// Writes the blocks that were selected for all prompts, of which shorter ones
+/// have lists of -1 at the end.
+static Status saveSelection(const Generator &generator, size_t prompts,
+                            const std::string &path) {
+  std::vector<Generator::Selection> all;
+  int64_t tokens = 0;
+  for (size_t row = 0; row < prompts; ++row) {
+    all.push_back(generator.selection(int64_t(row)));
+    tokens = std::max(tokens, all.back().tokens);
+  }
+  std::vector<int32_t> blocks;
+  for (const Generator::Selection &own : all)
+    for (int64_t head = 0; head < own.layers * own.heads; ++head) {
+      auto begin = own.blocks.begin() + head * own.tokens * own.count;
+      blocks.insert(blocks.end(), begin, begin + own.tokens * own.count);
+      blocks.resize(blocks.size() + size_t((tokens - own.tokens) * own.count),
+                    -1);
+    }
+  const Generator::Selection &first = all.front();
+  std::vector<uint64_t> shape = {prompts, uint64_t(first.layers),
+                                 uint64_t(first.heads), uint64_t(tokens),
+                                 uint64_t(first.count)};
+  return writeFileAtomically(path,
+                             formatNpy(NpyType::I4, shape, blocks.data()));
+}
+
 static Status generate(const GenerateOptions &options) {
   NSA_ASSIGN_OR_RETURN(Job job, prepare(options));
+  if (!options.selectionFile.empty() && job.generator.selection(0).layers == 0)
+    return Error{job.generator.program().artifact().name() +
+                 " does not return what layers select: nsa-compile "
+                 "--selection makes one that does"};
   std::vector<Continuation> all;
   int64_t promptTokens = 0, drawn = 0;
   for (const Tokens &prompt : job.prompts) {
@@ -417,6 +450,9 @@ static Status generate(const GenerateOptions &options) {
     if (!own.isSingle)
       std::printf("=== %zu\n%s\n", row + 1, own.text.c_str());
   }
+  if (!options.selectionFile.empty())
+    NSA_RETURN_IF_ERROR(saveSelection(job.generator, job.prompts.size(),
+                                      options.selectionFile));
   if (all.size() == 1)
     std::printf("\n");
   std::fflush(stdout);

@@ -82,6 +82,11 @@ inline constexpr const char positionsInput[] = "positions";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";
 inline constexpr const char nextLogitsOutput[] = "next_logits";
+/// The blocks that layers select are `selection.0`, `selection.1`, ..., in
+/// `decode` `next_selection.0`, ...: i32 [B, Hkv, tokens, blocks], -1 past the
+/// last; of `decode` on a GPU in no order.
+inline constexpr const char selectionPrefix[] = "selection.";
+inline constexpr const char nextSelectionPrefix[] = "next_selection.";
 /// The global norm of the gradient sums, without the scale of the loss; it and
 /// the loss sum are means once they are divided by the sum of the fractions.
 inline constexpr const char gradNormOutput[] = "grad_norm";

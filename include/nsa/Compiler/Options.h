@@ -47,6 +47,8 @@ struct CompilerOptions {
   /// Whether an artefact that trains has `forward` where nothing else took its
   /// place. Training alone does without, and without the memory of its logits.
   bool forward = true;
+  /// Whether what layers select is a result of the entries that have logits.
+  bool selection = false;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.

@@ -115,7 +115,11 @@ class Model:
     def generate(
         self, prompts: str | numpy.typing.ArrayLike | Sequence[str] | Sequence[numpy.typing.ArrayLike], tokens: int = 256,
         *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = (),
-        ignore_end: bool = False, context: int | None = None,
+        ignore_end: bool = False, context: int | None = None, return_logprobs: bool = False, return_selection: bool = False,
+    ) -> Any: ...
+    def logprobs(
+        self, prompts: numpy.typing.ArrayLike | Sequence[numpy.typing.ArrayLike],
+        continuations: numpy.typing.ArrayLike | Sequence[numpy.typing.ArrayLike], *, context: int | None = None,
     ) -> Any: ...
 
 def compile(

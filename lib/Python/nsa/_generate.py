@@ -19,6 +19,18 @@ def draw(logits, random, temperature, top_k, top_p):
     return place if isinstance(order, slice) else int(order[place])
 
 
+def logprob(logits, token):
+    """The natural logarithm of the probability of an id by its logits [vocab]."""
+    wide = logits.astype(numpy.float64)
+    largest = wide.max()
+    return float(wide[token] - largest - numpy.log(numpy.exp(wide - largest).sum()))
+
+
+def _ascending(blocks):
+    """Lists of blocks, which kernels of GPUs write as they find them, with -1 past the last."""
+    return numpy.sort(blocks.view(numpy.uint32), -1).view(numpy.int32)
+
+
 class Generator:
     """A module with the entry decode, whose parameters are loaded, for a batch of sequences; prompts are prefilled if it has
     the entry prefill, else they go on one token at a time."""
@@ -30,6 +42,8 @@ class Generator:
         self.batch = module.tensors["token"][1][0]
         self._length = module.tensors["tokens"][1][1] if "prefill" in module.entries else 0
         self.vocab = module.tensors["next_logits"][1][2]
+        self._layers = sum(name.startswith("next_selection.") for name in module.entries["decode"][1])
+        self._blocks = [[] for _ in range(self.batch)]
 
     def prefill(self, prompts):
         """Takes a prompt of ids for each sequence; returns the logits after each."""
@@ -60,10 +74,35 @@ class Generator:
         return self._run("decode", token=token, positions=place)[:len(ids)]
 
     def _run(self, entry, **inputs):
-        return numpy.array(self._module.run(entry, inputs)["next_logits"][:, 0], numpy.float32)
+        results = self._module.run(entry, inputs)
+        if self._layers:
+            prefix = "next_selection." if entry == "decode" else "selection."
+            blocks = numpy.stack([results[f"{prefix}{layer}"] for layer in range(self._layers)])
+            for row, last in enumerate(inputs["positions"]):
+                if last >= 0:
+                    self._blocks[row].append(_ascending(blocks[:, row, :, :last + 1]))
+        return numpy.array(results["next_logits"][:, 0], numpy.float32)
 
-    def generate(self, prompts, tokens, seed, sampling, is_done):
-        """The ids that follow each prompt. `is_done(row, ids)` ends a sequence early."""
+    def selection(self, row):
+        """The blocks that a sequence has selected: int32 [layers, Hkv, ids, count]."""
+        return numpy.concatenate(self._blocks[row], 2)
+
+    def logprobs(self, prompts, continuations):
+        """Of each id of the continuations, by the same programs as generate runs."""
+        found = [[] for _ in prompts]
+        logits = self.prefill(prompts)
+        for step in range(max(map(len, continuations))):
+            ids = [own[step] if step < len(own) else -1 for own in continuations]
+            for row, token in enumerate(ids):
+                if token >= 0:
+                    found[row].append(logprob(logits[row], token))
+            if step + 1 < max(map(len, continuations)):
+                logits = self.append(ids, [len(prompt) + step for prompt in prompts])
+        return found
+
+    def generate(self, prompts, tokens, seed, sampling, is_done, logprobs=None):
+        """The ids that follow each prompt. `is_done(row, ids)` ends a sequence early. Appends to `logprobs`, a list for each
+        prompt, if it is given."""
         randoms = [numpy.random.default_rng([seed, row]) for row in range(len(prompts))]
         results = [[] for _ in prompts]
         done = [False] * len(prompts)
@@ -73,6 +112,8 @@ class Generator:
             for row, random in enumerate(randoms):
                 if not done[row]:
                     results[row].append(draw(logits[row], random, *sampling))
+                    if logprobs is not None:
+                        logprobs[row].append(logprob(logits[row], results[row][-1]))
                     done[row] = len(results[row]) == tokens or is_done(row, results[row])
                 ids.append(-1 if done[row] else results[row][-1])
             if all(done):

@@ -178,9 +178,9 @@ class Model:
 
     @takes(tokens=whole(1), temperature=real("0 or more", lambda value: value >= 0), top_k=whole(),
            top_p=real("more than 0 and at most 1", lambda value: 0 < value <= 1), seed=whole(0, (1 << 64) - 1),
-           ignore_end=truth, context=optional(whole(1)))
+           ignore_end=truth, context=optional(whole(1)), return_logprobs=truth, return_selection=truth)
     def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), ignore_end=False,
-                 context=None):
+                 context=None, return_logprobs=False, return_selection=False):
         """What follows prompts, token by token.
 
         `prompts` is a text, ids [T], or a list of texts or of ids, which are continued as one
@@ -192,7 +192,11 @@ class Model:
         documents, unless `ignore_end`, a text also before the first of the strings `stop`, one
         string or several.
 
-        Returns a text or a list of ids, or a list of these, without the prompts.
+        Returns a text or a list of ids, or a list of these, without the prompts; with
+        `return_logprobs` or `return_selection` a tuple of that and, for each prompt, of
+        what was asked for, in this order: the log-probability of each id that was drawn, as
+        logits alone say it, and the blocks that layers selected for each id of the prompt and
+        its continuation but the last one drawn, int32 [sparse layers, Hkv, ids, count].
 
         The first call compiles the model once more, for sequences of `context` ids (4 times
         seq_len) and as many prompts, with caches (docs/generate.md), and loads it; not where an
@@ -223,12 +227,13 @@ class Model:
         def is_done(row, drawn):
             return drawn[-1] == end or bool(stop) and any(string in text.decode(drawn) for string in stop)
 
-        length = self.seq_len
-        while length < max(map(len, ids)):
-            length *= 2
-        generator = (Generator(self.module) if context == own and len(ids) == 1 else
-                     self._generator(len(ids), context, min(length, max(context, self.seq_len))))
-        results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
+        if context == own and len(ids) == 1 and not return_selection:
+            generator = Generator(self.module)
+        else:
+            generator = self._generator(len(ids), context, self._prefilled(ids, context), return_selection)
+        logprobs = [[] for _ in ids]
+        results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done,
+                                     logprobs if return_logprobs else None)
         for row, is_text in enumerate(are_texts):
             if results[row][-1] == end:
                 results[row].pop()
@@ -236,7 +241,39 @@ class Model:
                 results[row] = text.decode(results[row])
                 for string in stop:
                     results[row] = results[row].split(string)[0]
-        return results[0] if single else results
+        found = [results, *[logprobs] * return_logprobs]
+        if return_selection:
+            found.append([generator.selection(row) for row in range(len(ids))])
+        if single:
+            found = [every[0] for every in found]
+        return tuple(found) if len(found) > 1 else found[0]
+
+    @takes(context=optional(whole(1)))
+    def logprobs(self, prompts, continuations, *, context=None):
+        """The log-probabilities that `generate` had for the ids of continuations, bit for bit where
+        batch and context are the same.
+
+        `prompts` are ids [T] or a list of ids, `continuations` what follows them, ids alike.
+        Returns a list of numbers, or a list of these.
+        """
+        given, single = _list_prompts(prompts)
+        following = [continuations] if single else list(continuations)
+        if len(following) != len(given):
+            raise InputError(f"there are {len(following)} continuations, expected {len(given)}, one for each prompt")
+        context = context or 4 * self.seq_len
+        following = [self._check_prompt(number, own, 0, context) for number, own in enumerate(following, 1)]
+        ids = [self._check_prompt(number, own, len(after), context)
+               for number, (own, after) in enumerate(zip(given, following), 1)]
+        length = self._prefilled(ids, context)
+        found = self._generator(len(ids), context, length).logprobs(ids, following)
+        return found[0] if single else found
+
+    def _prefilled(self, ids, context):
+        """Ids of a prompt that are prefilled at once."""
+        length = self.seq_len
+        while length < max(map(len, ids)):
+            length *= 2
+        return min(length, max(context, self.seq_len))
 
     @functools.cached_property
     def _text(self):
@@ -254,13 +291,13 @@ class Model:
                              f"of {context}; context={ids.shape[1] + tokens} makes it larger")
         return [int(token) for token in ids[0]]
 
-    def _generator(self, batch, context, length):
+    def _generator(self, batch, context, length, selection=False):
         """The model with caches and the present parameters, for prompts of `length` ids at once."""
-        key = batch, context, length
+        key = batch, context, length, selection
         if key not in self._generators:
             name = os.path.join(self.checkpoint, "config.yaml")
             module = compile(model_text(self.config, name), name=name, micro_batch=batch, context=context,
-                             **{**self._compile, "seq_len": length})
+                             **{**self._compile, "seq_len": length}, **{"selection": True} if selection else {})
             module.program.call("init", {})
             module.program.load(self._weights)
             self._generators[key] = module
