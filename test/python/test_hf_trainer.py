@@ -176,6 +176,36 @@ def test_hidden_states_are_what_layers_begin_and_end_with(model):
             torch.testing.assert_close(state, expected[:, 20:], atol=1e-4, rtol=0)
 
 
+def test_selections_of_layers_are_results_and_are_replayed(model):
+    torch, _ = need_transformers()
+    ids = draw(2, 30)
+    with torch.no_grad():
+        found, usual = model(ids, output_selections=True), model(ids)
+        assert torch.equal(found.logits, usual.logits) and usual.selections is None
+        nsa, blocks = model.config.nsa, [each for each in found.selections if each is not None]
+        assert blocks and all(each.shape == (2, model.config.num_key_value_heads, 30, nsa["n_sel"]) for each in blocks)
+        assert torch.equal(model(ids, selections=found.selections).logits, usual.logits)
+        begin, end = ids[:, :20], ids[:, 20:]
+        step = model(begin, use_cache=True, output_selections=True)
+        later = model(end, past_key_values=step.past_key_values, output_selections=True)
+        for first, second, each in zip(step.selections, later.selections, found.selections):
+            assert each is None or torch.equal(torch.cat([first, second], 2), each)
+        # Their own block alone.
+        other = torch.full_like(blocks[0], -1)
+        other[..., 0] = torch.arange(30) // nsa["l_sel"]
+        others = [each if each is None else other for each in found.selections]
+        changed = model(ids, selections=others)
+        assert not torch.equal(changed.logits, usual.logits)
+        step = model(begin, use_cache=True, selections=[each if each is None else each[:, :, :20] for each in others])
+        later = model(end, past_key_values=step.past_key_values,
+                      selections=[each if each is None else each[:, :, 20:] for each in others])
+        close(later.logits, changed.logits[:, 20:])
+        for wrong, message in (({"selections": []}, "selections are of 0 layers, expected"),
+                               ({"output_selections": True, "position_ids": torch.arange(30)[None] % 15}, "without padding")):
+            with pytest.raises(ValueError, match=message):
+                model(ids, **wrong)
+
+
 def test_labels_and_forms_of_results(plain):
     torch, _ = need_transformers()
     ids = draw(2, 30)

@@ -5,6 +5,7 @@ tensors on the CPU and on NVIDIA GPUs; everything else is PyTorch, also attentio
 NSACache.
 """
 
+import dataclasses
 import re
 
 import nsa.torch as sparse
@@ -235,16 +236,17 @@ class _Attention(_KeyValue):
                 self.compressed.key_compression = _Weights(model, nsa, model["d_k"])
                 self.compressed.value_compression = _Weights(model, nsa, model["d_v"])
 
-    def forward(self, x, table, cache=None, layer=0, documents=None):
+    def forward(self, x, table, cache=None, layer=0, documents=None, selections=None):
         """x [B, T, dim]. A cache takes the tokens; one that has some already, one token of each sequence.
 
-        `documents` are those of a packed row: their ends, and the position of each token in its own.
+        `documents` are those of a packed row: their ends, and the position of each token in its own. `selections`, if it
+        is given, has the blocks of each layer, or None where the layer is to select and write them down.
         """
         x = self.norm(x)
         query = self.query_norm(self.query(x).unflatten(-1, (self.heads, -1)))
         t = None if cache is None else cache.lengths
         if self.kind == "nsa":
-            o = self._sparse(x, query, table, cache, layer, documents)
+            o = self._sparse(x, query, table, cache, layer, documents, selections)
         else:
             key, value = (self.window if self.has_branches else self).project(x)
             angles = _angles(table, t, x.shape[1]) if documents is None else _angles(table, documents[1], 1)
@@ -261,7 +263,7 @@ class _Attention(_KeyValue):
                                    int(t.max()) + 1, self.scale)
         return self.output_norm(self.output(o.flatten(2)))
 
-    def _sparse(self, x, query, table, cache, layer, documents):
+    def _sparse(self, x, query, table, cache, layer, documents, selections):
         nsa = self.nsa
         if self.has_branches:
             pairs = [tensor for branch in (self.compressed, self.selected, self.window) for tensor in branch.project(x)]
@@ -272,13 +274,17 @@ class _Attention(_KeyValue):
         weights = [[], []] if nsa["phi"] == "mean" else [
             list(part.parameters()) for part in (self.compressed.key_compression, self.compressed.value_compression)]
         if cache is not None and cache.lengths is not None:
-            return self._step(query, pairs, gates, weights, table, cache, layer)
+            return self._step(query, pairs, gates, weights, table, cache, layer, selections)
         if cache is not None:
             self._fill(pairs, weights, table, cache, layer)
-        return sparse.attention(query, *pairs, gates, block=nsa["l"], stride=nsa["d"], select_block=nsa["l_sel"],
-                                count=nsa["n_sel"], initial=nsa["n_initial"], local=nsa["n_local"], window=nsa["w"],
-                                phi=nsa["phi"], scale=self.scale, rotary=table, key_parameters=weights[0], value_parameters=weights[1],
-                                cu_seqlens=None if documents is None else documents[0])
+        result = sparse.attention(query, *pairs, gates, block=nsa["l"], stride=nsa["d"], select_block=nsa["l_sel"],
+                                  count=nsa["n_sel"], initial=nsa["n_initial"], local=nsa["n_local"], window=nsa["w"],
+                                  phi=nsa["phi"], scale=self.scale, rotary=table, key_parameters=weights[0],
+                                  value_parameters=weights[1], cu_seqlens=None if documents is None else documents[0],
+                                  selection=selections and selections[layer], return_selection=selections is not None)
+        if selections is not None:
+            result, selections[layer] = result
+        return result
 
     def _compress(self, x, parameters):
         return sparse.compress(x, block=self.nsa["l"], stride=self.nsa["d"], phi=self.nsa["phi"], parameters=parameters)
@@ -293,7 +299,7 @@ class _Attention(_KeyValue):
             key = _rotate(key, angles[:, ::self.nsa["d"]][:, :key.shape[1]])
         cache.fill((layer, "key"), key), cache.fill((layer, "value"), value)
 
-    def _step(self, query, pairs, gates, weights, table, cache, layer):
+    def _step(self, query, pairs, gates, weights, table, cache, layer, selections):
         """One token of each sequence, at its length."""
         nsa, t = self.nsa, cache.lengths
         angles = _angles(table, t, 1)
@@ -310,7 +316,15 @@ class _Attention(_KeyValue):
         count = max((int(t.max()) + 1 - nsa["l"]) // nsa["d"] + 1, 0)
         visible = torch.arange(count, device=t.device) <= last[:, None, None]
         compressed, weights = _attend(query, key[:, :count], value[:, :count], visible, self.scale)
-        chosen = _select(weights, t, nsa)
+        if selections and selections[layer] is not None:
+            chosen = selections[layer][:, :, 0]
+        else:
+            chosen = _select(weights, t, nsa)
+        if selections is not None:
+            # Ascending, -1 last.
+            ordered = torch.where(chosen < 0, int(t.max()) + 1, chosen).sort(-1)[0].int()
+            ordered = torch.where(ordered > t[:, None, None], -1, ordered)
+            selections[layer] = functional.pad(ordered, (0, nsa["n_sel"] - ordered.shape[-1]), value=-1)[:, :, None]
         index = (chosen[..., None] * nsa["l_sel"] + torch.arange(nsa["l_sel"], device=t.device)).flatten(2)
         key, value = (_take(part, index.clamp(max=part.shape[1] - 1)) for part in rows[2:4])
         selected, _ = _attend(query, key, value, (index >= 0) & (index <= t[:, None, None]), self.scale)
@@ -361,8 +375,8 @@ class _Layer(GradientCheckpointingLayer):
         self.attention = _Attention(model, nsa, kind, width)
         self.mlp = _FeedForward(model)
 
-    def forward(self, x, table, cache=None, layer=0, documents=None):
-        x = x + self.attention(x, table, cache, layer, documents)
+    def forward(self, x, table, cache=None, layer=0, documents=None, selections=None):
+        x = x + self.attention(x, table, cache, layer, documents, selections)
         return x + self.mlp(x)
 
 
@@ -419,6 +433,13 @@ def _begins(positions, counts):
     return begins
 
 
+@dataclasses.dataclass
+class NSAOutput(CausalLMOutputWithPast):
+    """`selections`: of each layer, None or the blocks that it attended to, int32 [B, Hkv, T, n_sel]."""
+
+    selections: tuple | None = None
+
+
 class NSAForCausalLM(PreTrainedModel, GenerationMixin):
     """Logits of the next token, from a model of nsa-train. Parameters have the names of its checkpoints."""
 
@@ -471,12 +492,15 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
     @can_return_tuple
     def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, inputs_embeds=None,
                 labels=None, use_cache=None, output_attentions=None, output_hidden_states=None, logits_to_keep=0,
-                num_items_in_batch=None, cu_seq_lens_q=None, cu_seq_lens_k=None, max_length_q=None, max_length_k=None):
+                num_items_in_batch=None, cu_seq_lens_q=None, cu_seq_lens_k=None, max_length_q=None, max_length_k=None,
+                output_selections=False, selections=None):
         """Logits [B, T, vocab]; tokens with 0 in `attention_mask`, to the left or to the right, are left out.
 
         Where `position_ids` begin again with 0, or `cu_seq_lens_q` and `cu_seq_lens_k` say so, a document begins. It
         is computed, and has a loss, as if it were alone. With `use_cache` or an NSACache, the cache takes the tokens
         and is part of the result. Tokens after a cache's are computed one at a time.
+
+        With `output_selections` the result has `selections`, of each layer; where these are given, layers attend to them.
         """
         _need(not (self.config.output_attentions if output_attentions is None else output_attentions),
               "output_attentions is not supported: the weights of attention are not kept")
@@ -489,18 +513,24 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
         cache = self._cache(past_key_values, use_cache)
         mask = self._mask(attention_mask, x, 0 if cache is None else cache.columns)
         keep = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        blocks = None
+        if output_selections or selections is not None:
+            blocks = [None] * len(self.layers) if selections is None else list(selections)
+            _need(len(blocks) == len(self.layers), f"selections are of {len(blocks)} layers, expected {len(self.layers)}")
+            _need(mask is None and positions is None, "selections are of rows that are one document without padding: leave out "
+                  "attention_mask and position_ids")
         if cache is not None and cache.lengths is not None:
-            states, begins = self._append(x, mask, positions, cache, keep), None
+            states, begins = self._append(x, mask, positions, cache, keep, blocks), None
         else:
-            states, begins = self._whole(x, mask, positions, cache, keep)
+            states, begins = self._whole(x, mask, positions, cache, keep, blocks)
         states[-1] = self.norm(states[-1])
         loss, logits = None, self._logits(states[-1], logits_to_keep)
         if labels is not None:
             labels = self._targets(labels, logits, mask, begins)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size,
                                       num_items_in_batch=num_items_in_batch)
-        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache,
-                                      hidden_states=tuple(states) if keep else None)
+        return NSAOutput(loss=loss, logits=logits, past_key_values=cache, hidden_states=tuple(states) if keep else None,
+                         selections=blocks and tuple(blocks))
 
     def _cache(self, cache, use_cache):
         if cache is None and not use_cache:
@@ -541,15 +571,15 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
             labels = labels.masked_fill(~mask | ~functional.pad(mask[:, :-1], (1, 0)), -100)
         return labels if begins is None else labels.masked_fill(begins, -100)
 
-    def _run(self, x, length, cache, keep, documents=None):
+    def _run(self, x, length, cache, keep, documents=None, selections=None):
         """What goes into the first layer and comes out of each, or of the last one alone."""
         states = [x]
         for number, layer in enumerate(self.layers):
-            x = layer(x, self._rotary(layer, length, x.device), cache, number, documents)
+            x = layer(x, self._rotary(layer, length, x.device), cache, number, documents, selections)
             states = [*states, x] if keep else [x]
         return states
 
-    def _whole(self, x, mask, positions, cache, keep):
+    def _whole(self, x, mask, positions, cache, keep, selections):
         """The states of all tokens, and where documents begin, None if each row is one."""
         order, (batch, length) = None, x.shape[:2]
         counts = torch.full((batch, ), length, device=x.device) if mask is None else mask.sum(1)
@@ -567,7 +597,7 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
             ends = torch.cat([index[first], index.new_tensor([batch * length])]).int()
             documents = ends, (index - torch.where(first, index, 0).cummax(0).values)[None]
             x = x.reshape(1, batch * length, -1)
-        states = self._run(x, x.shape[1], cache, keep, documents)
+        states = self._run(x, x.shape[1], cache, keep, documents, selections)
         if cache is not None:
             cache.columns, cache.lengths = length, counts
         states = [state.reshape(batch, length, -1) for state in states]
@@ -577,17 +607,21 @@ class NSAForCausalLM(PreTrainedModel, GenerationMixin):
             begins = None if begins is None else torch.empty_like(begins).scatter(1, order, begins)
         return states, begins
 
-    def _append(self, x, mask, positions, cache, keep):
+    def _append(self, x, mask, positions, cache, keep, selections):
         _need(mask is None, "attention_mask leaves out a token after those of the cache: padding is for the first call")
         _need(len(x) == len(cache.lengths), f"{len(x)} sequences, but the cache has {len(cache.lengths)}")
         expected = cache.lengths[:, None] + torch.arange(x.shape[1], device=x.device)
         _need(positions is None or torch.equal(positions, expected),
               "position_ids are not those of the tokens after the cache's: each row of a cache is one document")
-        rows = []
-        for token in x.split(1, 1):
+        rows, found = [], []
+        for number, token in enumerate(x.split(1, 1)):
+            own = selections and [given if given is None else given[:, :, number:number + 1] for given in selections]
             # More angles than tokens, so that they are not made for each.
-            rows.append(self._run(token, -(-int(cache.lengths.max() + 1) // 256) * 256, cache, keep))
+            rows.append(self._run(token, -(-int(cache.lengths.max() + 1) // 256) * 256, cache, keep, selections=own))
+            found.append(own)
             cache.columns, cache.lengths = cache.columns + 1, cache.lengths + 1
+        if selections is not None:
+            selections[:] = [None if parts[0] is None else torch.cat(parts, 2) for parts in zip(*found)]
         return [torch.cat(parts, 1) for parts in zip(*rows)]
 
     def prepare_inputs_for_generation(self, input_ids, attention_mask=None, past_key_values=None, inputs_embeds=None,
