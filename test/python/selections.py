@@ -1,5 +1,7 @@
 """Lists of blocks that rounding alone decides: what programs of many shapes select of the same queries and compressed keys."""
 
+import re
+
 import numpy as np
 
 HEADS, GROUPS = 4, 2
@@ -72,3 +74,24 @@ class Lists:
         keys = np.zeros((len(positions), self.rows(context), *self.key.shape[2:]), np.float32)
         keys[:, :self.key.shape[1]] = self.key
         return {"q": self.query[0, positions][:, None], "k": keys, "p": positions.astype(np.int32)}
+
+
+def expose(text, entry, layers):
+    """The program of an entry, which also returns each list of blocks and what it is chosen by."""
+    start = text.index(f"  func.func @{entry}(")
+    end = text.find("\n  func.func", start)
+    function = text[start:end if end >= 0 else text.rindex("}")]
+    values, types, names = [], [], []
+    for number, match in enumerate(re.finditer(
+            r"(%\S+) = nsa\.(?:decode_)?select (%\S+), (%\S+), (%\S+) .* : \(?(tensor<\S+>), (tensor<[^ ,]+>).* -> (tensor<\S+>)",
+            function)):
+        indices, query, key, lse, query_type, key_type, indices_type = match.groups()
+        batch, length, heads = re.findall(r"\d+(?=x)", query_type)[:3]
+        values += [indices, query, key, lse]
+        types += [indices_type, query_type, key_type, f"tensor<{batch}x{heads}x{length}xf32>"]
+        names += [f"{name}.{number}" for name in ("indices", "query", "key", "lse")]
+    assert len(values) == layers * 4, function
+    header, _, body = function.partition(") {\n")
+    results = ", ".join(f'{kind} {{nn.name = "{name}"}}' for kind, name in zip(types, names))
+    body = re.sub(r"(?m)^(    return [^:]*) : (.*)$", rf"\1, {', '.join(values)} : \2, {', '.join(types)}", body)
+    return text[:text.index("  func.func")] + header + ", " + results + ") {\n" + body + "\n}\n"

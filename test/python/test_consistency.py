@@ -65,3 +65,46 @@ def test_equal_scores_of_any_program_select_equal_blocks(rng, element, geometry)
         i, lse = run(lists.decode_text(len(positions), context), cast(lists.steps(positions, context)), threads=2)
         check((i.transpose(2, 1, 0, 3), lse.transpose(2, 1, 0)), positions, f"decoding in {context}")
     assert count >= 100_000 / 6
+
+
+MODEL = """model: {dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu}
+nsa: {l: 8, d: 4, l_sel: 16, n_sel: 4, w: 20}
+train: {seq_len: 160, batch_size: 3, micro_batch: 3}
+"""
+
+
+class Cached:
+    """The entries prefill and decode of a model with the same random weights, for a batch of sequences."""
+
+    def __init__(self, batch):
+        self.module = nsa.compile(nsa.model_text(MODEL), context=160, micro_batch=batch, selection=True, threads=2)
+        self.module.run("init", {})
+        rng = np.random.default_rng(1)
+        for name, (_, shape, role) in sorted(self.module.tensors.items()):
+            if role == "parameter" and len(shape) > 1:
+                self.module.write(name, rng.standard_normal(shape).astype(np.float32) * 0.3)
+
+    def generate(self, ids, lengths, steps=20):
+        """Logits and blocks of prompts of these lengths and of the ids after them; -1 leaves a row out."""
+        positions, found = np.array(lengths, np.int32) - 1, []
+        results = [self.module.run("prefill", {"tokens": ids, "positions": positions})]
+        for row, last in enumerate(positions):
+            found.append([results[0]["next_logits"][row]] + [results[0][f"selection.{n}"][row, :, :last + 1] for n in range(2)])
+        for _ in range(steps):
+            positions = np.where(positions < 0, -1, positions + 1).astype(np.int32)
+            step = self.module.run("decode", {"token": ids[np.arange(len(ids)), positions, None], "positions": positions})
+            for row, own in enumerate(found):
+                own += [step["next_logits"][row].copy(), *[step[f"next_selection.{n}"][row].copy() for n in range(2)]]
+        return found
+
+
+def test_model_logits_and_blocks_do_not_depend_on_order_nor_on_other_sequences():
+    cached, ids = Cached(3), np.random.default_rng(2).integers(0, 256, (3, 160)).astype(np.int32)
+    lengths, order = np.array([130, 97, 64]), [2, 0, 1]
+    usual = cached.generate(ids, lengths)
+    for row, own in zip(order, cached.generate(ids[order], lengths[order])):
+        assert all(np.array_equal(a, b) for a, b in zip(own, usual[row]))
+    alone = cached.generate(ids, np.where(np.arange(3) == 1, lengths, 0))[1]
+    assert all(np.array_equal(a, b) for a, b in zip(alone, usual[1]))
+    one = Cached(1).generate(ids[1:2], lengths[1:2])[0]
+    assert all(np.array_equal(a, b) for a, b in zip(one, usual[1]))

@@ -1,7 +1,6 @@
 """Decoding selects the blocks that whole sequences select, on trained weights."""
 
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import nsa
 import nsa_rules
 from numerics import Exact
 from programs import run_programs
+from selections import expose
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 BLOCK, STRIDE, SELECT_BLOCK, COUNT, LENGTH = 8, 4, 16, 4, 256
@@ -39,30 +39,9 @@ def model(tmp_path_factory):
     return nsa.Model(folder / "runs" / "small", artifact=str(folder / "small.nsax"))
 
 
-def expose(text, entry):
-    """The program of an entry, which also returns each list of blocks and what it is chosen by."""
-    start = text.index(f"  func.func @{entry}(")
-    end = text.find("\n  func.func", start)
-    function = text[start:end if end >= 0 else text.rindex("}")]
-    values, types, names = [], [], []
-    for number, match in enumerate(re.finditer(
-            r"(%\S+) = nsa\.(?:decode_)?select (%\S+), (%\S+), (%\S+) .* : \(?(tensor<\S+>), (tensor<[^ ,]+>).* -> (tensor<\S+>)",
-            function)):
-        indices, query, key, lse, query_type, key_type, indices_type = match.groups()
-        batch, length, heads = re.findall(r"\d+(?=x)", query_type)[:3]
-        values += [indices, query, key, lse]
-        types += [indices_type, query_type, key_type, f"tensor<{batch}x{heads}x{length}xf32>"]
-        names += [f"{name}.{number}" for name in ("indices", "query", "key", "lse")]
-    assert len(values) == 2 * 4, function
-    header, _, body = function.partition(") {\n")
-    results = ", ".join(f'{kind} {{nn.name = "{name}"}}' for kind, name in zip(types, names))
-    body = re.sub(r"(?m)^(    return [^:]*) : (.*)$", rf"\1, {', '.join(values)} : \2, {', '.join(types)}", body)
-    return text[:text.index("  func.func")] + header + ", " + results + ") {\n" + body + "\n}\n"
-
-
 def load(model, isolated, entry, **options):
     text = nsa.model_text(CONFIG + f"data: {{isolate_documents: {isolated}}}")
-    module = nsa.compile(expose(nsa.compile_to("gradient", text, **options), entry), threads=1)
+    module = nsa.compile(expose(nsa.compile_to("gradient", text, **options), entry, layers=2), threads=1)
     module.run("init", {})
     for name in module.tensors:
         if name in model.parameters:
