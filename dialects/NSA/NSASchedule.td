@@ -99,7 +99,8 @@ def NSA_SelectionForm : I32EnumAttr<
     "SelectionForm", "how kernels of the selected branch find keys",
     [I32EnumAttrCase<"Lists", 0, "lists">,
      I32EnumAttrCase<"Masks", 1, "masks">,
-     I32EnumAttrCase<"Gathered", 2, "gathered">]> {
+     I32EnumAttrCase<"Gathered", 2, "gathered">,
+     I32EnumAttrCase<"Unions", 3, "unions">]> {
   let cppNamespace = "::nsa";
   let genSpecializedAttr = 0;
 }
@@ -116,9 +117,11 @@ def NSA_ScheduleAttr : AttrDef<NSA_Dialect, "Schedule"> {
     smaller tiles.
 
     - `form`: how kernels of the selected branch find keys. From `lists` of the
-      blocks that were selected; `masks` of all blocks, which kernels go through;
-      or queries are `gathered` for each block. Masks and gathered queries are of
-      GPUs.
+      blocks that were selected, warps skip those that their queries did not
+      select; `unions` of these lists, of which warpgroups multiply every block;
+      `masks` of all blocks, which kernels go through; or queries are `gathered`
+      for each block. Lists are for all machines, unions for warpgroups and the
+      others for GPUs.
     - `queries`, `keys`: of a program and of the tiles that it iterates over, in
       multiples of the machine's; `blocks` that `nsa.select` scores at once.
     - `selected_queries` of a program of lists, at least; `selected_keys` of a tile,

@@ -53,24 +53,25 @@ def test_many_blocks(number):
           ("many", number))
 
 
-def gather(rng, element, number):
-    """A program with blocks of whole sequences that gather queries, every second one for one head at a time."""
+def select(rng, element, number, form):
+    """A program with blocks of whole sequences that finds keys in this form; every second one gathers for one head at a time."""
     while True:
         if number % 4 == 3:
             made = generate.make_gradient(rng, element, 0, many=True)
         else:
             made = generate.make_one(("nsa.attention", "nsa.attention_backward")[number % 2], rng, element)
         if any(op.operands.get("indices") is not None and op.operands.get("start") is None for op in made.ops):
-            made.options = program.form("gathered")
-            if rng.integers(2):
+            made.options = program.form(form)
+            if form == "gathered" and rng.integers(2):
                 for one in made.options["schedules"].values():
                     one["gathered_heads"] = 1
             return made
 
 
+@pytest.mark.parametrize("form", ["gathered", "unions"])
 @pytest.mark.parametrize("number", range(8 * COUNT))
-def test_gathered_queries(number):
-    check(lambda rng, element: gather(rng, element, number), ("bf16", "f16", "f32")[number % 3], ("gathered", number))
+def test_form(number, form):
+    check(lambda rng, element: select(rng, element, number, form), ("bf16", "f16", "f32")[number % 3], (form, number))
 
 
 def select_many(rng, element, count):

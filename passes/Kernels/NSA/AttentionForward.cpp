@@ -75,14 +75,17 @@ static void buildForward(TileBuilder &b, const AttentionBranches &attention,
     outputs[branch] = output;
   };
 
-  // Two programs with masks share the registers of a multiprocessor.
-  if (!attention.hasMasks())
+  // Several programs of warpgroups share the registers of a multiprocessor.
+  bool loadsLater =
+      attention.hasMasks() ||
+      (attention.selected && attention.selected->multipliesUnions());
+  if (!loadsLater)
     loadGiven();
   for (int64_t branch : attention.getDense())
     attendTo(branch);
   if (attention.selected)
     attendTo(attention.number);
-  if (attention.hasMasks())
+  if (loadsLater)
     loadGiven();
   if (out.sum)
     program.storeRows(

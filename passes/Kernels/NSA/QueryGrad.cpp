@@ -120,7 +120,7 @@ Value QueryGradKernel::buildTile(TileBuilder &b, Expr tile,
     return biasGrad;
   // The elementwise use above keeps dO in registers, but wgmma should read a
   // loop-invariant operand from shared memory: load it again.
-  if (range && range->hasWarpgroups)
+  if (range ? range->hasWarpgroups : attention.selected->multipliesUnions())
     outputGrads = program.loadRows(in.outputGrad, valueCols);
 
   Value sum = b.zeros(program.numRows(), shape.ownWidth(shape.keyWidth));

@@ -56,14 +56,15 @@ RowProgram nsa::makeHeadsProgram(const AttentionShape &shape, int64_t queries,
 }
 
 GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
-                           int64_t mTileQueries, TileBuilder &b, Expr tile)
+                           int64_t mTileRows, TileBuilder &b, Expr tile)
     : RowProgram{
           b,
           {b.programId(2), b.programId(1), tile * queries, queries, Value()},
           Value(),
           Value(),
           shape.group(),
-          mTileQueries} {
+          mTileRows,
+          mTileRows / shape.group()} {
   Expr firstHead = range.keyHead * group;
   int64_t rows =
       mTileQueries == 0 ? queries * group : queries / mTileQueries * mTileRows;

@@ -32,8 +32,6 @@ struct QueryRange {
 
 /// The rows of a program: queries of one head or of several.
 struct RowProgram {
-  static constexpr int64_t mTileRows = 16;
-
   /// Each has a row of its own, or several with as many heads.
   int64_t numRows() const {
     return llvm::cast<tile::TileType>(range.query.getType()).getRows();
@@ -69,8 +67,9 @@ struct RowProgram {
   /// query that is stored from each row, outside of the sequence if none is,
   /// i32 [rows, 1].
   mlir::Value head, stored;
-  /// Of a GroupProgram the heads of the group, else 0; and its `mTileQueries`.
-  int64_t group = 0, mTileQueries = 0;
+  /// Of a GroupProgram the heads of the group, else 0; and the rows and queries
+  /// of its M-tiles.
+  int64_t group = 0, mTileRows = 0, mTileQueries = 0;
 };
 
 /// A program whose rows are pairs of a query and one of `heads` heads of a
@@ -82,13 +81,13 @@ RowProgram makeHeadsProgram(const AttentionShape &shape, int64_t queries,
 /// A program whose rows are (query, head of the group) pairs, heads innermost,
 /// so that keys and values are read once per group. Programs are numbered by
 /// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
-/// grid. Rows may come in M-tiles of 16 with whole queries: the remaining rows
-/// of an M-tile repeat the last one, and are not stored.
+/// grid. Rows may come in M-tiles with whole queries: the remaining rows of an
+/// M-tile repeat the last one, and are not stored.
 struct GroupProgram : RowProgram {
-  /// `queries` of them, and `mTileQueries` of an M-tile, which divide them; 0
-  /// for rows without gaps.
-  GroupProgram(const AttentionShape &shape, int64_t queries,
-               int64_t mTileQueries, tile::TileBuilder &b, tile::Expr tile);
+  /// `queries` of them, of which as many as an M-tile of `mTileRows` holds
+  /// divide them; 0 for rows without gaps.
+  GroupProgram(const AttentionShape &shape, int64_t queries, int64_t mTileRows,
+               tile::TileBuilder &b, tile::Expr tile);
 };
 
 /// What the kernel of dq writes of each row for those of dk and dv, [B, Hq, S]

@@ -66,6 +66,11 @@ selected_forward, selected_query_grad
   form = masks, queries = 64, selected_keys = 16, min_blocks = 1
   form = masks, queries = 64, selected_keys = 32, column_parts = 2, min_blocks = 1
   form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  form = unions
+  form = unions, min_blocks = 1
+  form = unions, selected_keys = 32, min_blocks = 1
+  form = unions, selected_keys = 32, column_parts = 2, min_blocks = 1
+  form = unions, selected_keys = 16, column_parts = 4, min_blocks = 1
   form = gathered
   form = gathered, min_blocks = 1
   form = gathered, selected_keys = 32, min_blocks = 1
@@ -186,6 +191,13 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
     return static_cast<double>(visibility.countPairs(
         int64_t(shape.sequence), int64_t(shape.keys), selected.count));
   };
+  // Measured up to 128 columns: see docs/performance.md.
+  bool hasUnions =
+      forms.forward == SelectionForm::Lists &&
+      SelectedAttention::isLong(shape, selected.selectBlock, selected.count) &&
+      shape.keyWidth + shape.valueWidth <= 256;
+  if (hasUnions && selected.fitsUnions())
+    forms.forward = forms.queryGrad = SelectionForm::Unions;
   double pairs = count(causal) / count(selected.visibility);
   auto choose = [&](SelectionForm &form, double limit) {
     if (pairs <= limit)

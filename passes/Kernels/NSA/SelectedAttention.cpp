@@ -64,8 +64,9 @@ static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
   int64_t queries = std::min(cut.sizes.getSelectedQueries(), needed);
   bool hasMTiles = cut.isParallel() &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&
-                   shape.group() <= GroupProgram::mTileRows;
-  int64_t inMTile = hasMTiles ? GroupProgram::mTileRows / shape.group() : 1;
+                   shape.group() <= SelectedAttention::kWarpRows;
+  int64_t inMTile =
+      hasMTiles ? SelectedAttention::kWarpRows / shape.group() : 1;
   return static_cast<int64_t>(llvm::alignTo(queries, inMTile));
 }
 
@@ -76,7 +77,7 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
     return fillMTiles(shape, selectBlock, count, cut);
   if (cut.isParallel()) {
     if (isLong(shape, selectBlock, count)) {
-      int64_t queries = GroupProgram::mTileRows / shape.group();
+      int64_t queries = kWarpRows / shape.group();
       bool isShared = cut.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
                       queries >= 1 && queries <= 4 &&
                       shape.keyWidth + shape.valueWidth <= 256;
@@ -145,6 +146,10 @@ KeyTile SelectedAttention::makeKeyTile(const RowProgram &program, Value blocks,
       Expr last = min(x[0], block * selectBlock + (selectBlock - 1));
       return select(selected ? x[1] != 0 : block >= 0, last, -1);
     });
+  } else if (multipliesUnions()) {
+    // A number for each row: single keys are checked in the last block alone.
+    tile.row = range.query;
+    tile.selected = selected;
   } else if (selected)
     tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
       return select(x[0] != 0, x[1], -1);

@@ -28,8 +28,15 @@ struct SelectedAttention {
                     const KernelCut &cut)
       : shape(shape), visibility(visibility),
         selectBlock(limitBlock(shape, visibility.getIndexBlock())),
-        count(count), keyTile(getKeyTile(shape, this->selectBlock, cut)),
-        queryTile(getQueryTile(shape, this->selectBlock, count, cut)),
+        count(count),
+        warpgroupRows(shape.elementBits == 16 ? cut.getWarpgroupRows() : 0),
+        mTileRows(cut.sizes.getForm() == SelectionForm::Unions && fitsUnions()
+                      ? warpgroupRows
+                      : kWarpRows),
+        keyTile(getKeyTile(shape, this->selectBlock, cut)),
+        queryTile(multipliesUnions()
+                      ? fillWarpgroups(cut)
+                      : getQueryTile(shape, this->selectBlock, count, cut)),
         stepTile(getStepTile(cut)), ownKeyTile(getWholeTile(cut)),
         gatherTile(getGatherTile(shape, cut)),
         gatherRows(static_cast<int64_t>(
@@ -71,16 +78,26 @@ struct SelectedAttention {
                      int64_t count) {
     return int64_t(shape.sequence) > 2 * count * selectBlock;
   }
-  /// Whether M-tiles of a program skip blocks that they did not select.
+  /// Whether warps of a program skip blocks that they did not select.
   bool skipsPerWarp() const {
-    return isParallel && isLong(shape, selectBlock, count) &&
-           queryTile * shape.group() > GroupProgram::mTileRows;
+    return isParallel && !multipliesUnions() &&
+           isLong(shape, selectBlock, count) &&
+           queryTile * shape.group() > mTileRows;
+  }
+  /// Whether the queries of a warpgroup multiply all blocks of their union.
+  bool multipliesUnions() const { return mTileRows != kWarpRows; }
+  bool fitsUnions() const { return shape.group() <= warpgroupRows; }
+  /// The queries of as few warpgroups as have those of a schedule.
+  int64_t fillWarpgroups(const KernelCut &cut) const {
+    int64_t queries = std::max<int64_t>(cut.sizes.getSelectedQueries(), 1);
+    return static_cast<int64_t>(
+        llvm::alignTo(queries, mTileRows / shape.group()));
   }
   /// The program of a tile of queries.
   GroupProgram makeProgram(tile::TileBuilder &b, tile::Expr tile) const {
-    constexpr int64_t rows = GroupProgram::mTileRows;
-    bool hasGaps = skipsPerWarp() && rows % shape.group() != 0;
-    return {shape, queryTile, hasGaps ? rows / shape.group() : 0, b, tile};
+    bool hasGaps = (skipsPerWarp() || multipliesUnions()) &&
+                   mTileRows % shape.group() != 0;
+    return {shape, queryTile, hasGaps ? mTileRows : 0, b, tile};
   }
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelCut &cut);
@@ -90,6 +107,14 @@ struct SelectedAttention {
   /// each multiprocessor at once.
   static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelCut &cut);
+
+  /// Programs of the gradient of keys that a multiprocessor is to run at once,
+  /// 0 for as many as fit: three where so many have registers for their sums,
+  /// and no rows without a query to tell apart.
+  int64_t getGradBlocks() const {
+    bool fits = warpgroupRows != 0 && shape.keyWidth + shape.valueWidth <= 128;
+    return fits && gatherRows == gatherTile * shape.group() ? 3 : 0;
+  }
 
   Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
   Extent numKeyTiles() const { return ceilDiv(shape.sequence, keyTile); }
@@ -204,6 +229,10 @@ struct SelectedAttention {
   AttentionShape shape;
   VisibilityAttrInterface visibility;
   int64_t selectBlock, count;
+  /// Rows of an M-tile, which have the blocks in common that they multiply: of
+  /// a warp, or of a warpgroup.
+  static constexpr int64_t kWarpRows = 16;
+  int64_t warpgroupRows, mTileRows;
   /// Keys of tiles that divide blocks; queries of a program that iterates over
   /// keys, and keys that it takes at once; keys of a program that iterates over
   /// queries, queries that it takes at once, and rows of these, of which the

@@ -5,6 +5,9 @@
 // through all blocks, with a mask of those that each query selected. The second
 // form multiplies pairs that do not count, one in four where queries select 16
 // of 32 blocks at most, and has large tiles of one head that neighbours share.
+// Between them are unions of lists: a warpgroup multiplies the blocks of as
+// many queries as fill its rows, twice as many as each selected, but at the
+// rate of warpgroups, where lists have single warps that skip.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,10 +21,14 @@ SelectionForm nsa::getForm(ArrayAttr list, SelectionForm otherwise,
                            AttentionKernel kernel,
                            const SelectedAttention &selected) {
   SelectionForm form = list ? cast<ScheduleAttr>(list[0]).getForm() : otherwise;
-  bool isLists = form == SelectionForm::Gathered &&
-                 (kernel == AttentionKernel::SelectedKeyValueGrad ||
-                  !GatheredAttention::fits(selected));
-  return isLists ? SelectionForm::Lists : form;
+  bool isOfQueries = kernel != AttentionKernel::SelectedKeyValueGrad;
+  if (form == SelectionForm::Gathered)
+    return isOfQueries && GatheredAttention::fits(selected)
+               ? form
+               : SelectionForm::Lists;
+  if (form == SelectionForm::Unions)
+    return isOfQueries && selected.fitsUnions() ? form : SelectionForm::Lists;
+  return form;
 }
 
 static SelectionForm readForm(Operation *op, AttentionKernel kernel,

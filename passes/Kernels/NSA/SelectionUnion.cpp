@@ -146,7 +146,8 @@ SelectionUnion SelectedAttention::launchUnion(KernelCache &cache,
       [&](TileBuilder &b, ArrayRef<Value> args) {
         ArrayRef<Value> in = args.drop_back(2);
         auto [number, members] = named<2>(args.take_back(2));
-        if (isPacked || int64_t(numBlocks()) <= queryTile * count)
+        // Marks of 32 blocks take as long as four or five entries.
+        if (isPacked || int64_t(numBlocks()) <= 4 * queryTile * count)
           markUnion(b, b.programId(0), in.front(),
                     isPacked ? in.back() : Value(), {number, members});
         else

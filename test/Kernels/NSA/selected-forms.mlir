@@ -1,7 +1,8 @@
 // RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s
 
-// Masks where queries select a good part of what they see, lists where they do
-// not.
+// Masks where queries select a good part of what they see. Where they do not,
+// ten queries of six heads fill a warpgroup, which multiplies their union; dk and
+// dv gather queries from lists.
 
 // CHECK-LABEL: func.func @short
 // CHECK: tile.launch @selected_attention_masks_b1s4096
@@ -22,3 +23,13 @@ func.func @long(%q: tensor<1x8192x12x64xbf16>, %k: tensor<1x8192x2x64xbf16>, %i:
   %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x2x8192x16xi32>) : tensor<1x8192x12x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x12x8192xf32>
   return %dq, %dk, %dv : tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>
 }
+
+// CHECK: tile.kernel private @selected_attention_b1s8192
+// CHECK-SAME: grid = array<i32: 820, 2, 1>
+// CHECK-NOT: warp_uniform
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<64x64xbf16>
+// CHECK: tile.kernel private @selected_attention_backward_dq_b1s8192
+// CHECK-SAME: grid = array<i32: 820, 2, 1>
+// CHECK-NOT: warp_uniform
+// CHECK: tile.kernel private @selected_attention_backward_dkdv_b1s8192
+// CHECK-SAME: nsa.min_blocks = 3
