@@ -159,15 +159,32 @@ struct Limits {
 ///
 /// Of shorter sequences, masks take 0.74 of the time with lists at width 64
 /// forward and backward (0.94 in groups of 4 forward), at width 128 0.93 of
-/// that backward and 1.08 forward: see docs/performance.md.
+/// that backward and 1.08 forward: see docs/performance.md. Unions of the few
+/// queries of large groups are faster than masks of 128 columns for dq.
 static Limits getLimits(const AttentionShape &shape) {
   int64_t width = shape.keyWidth + shape.valueWidth;
   bool isShort = int64_t(shape.sequence) < 2048;
   if (width <= 128)
     return {3.0, 2.7, 2.4};
   if (width <= 256)
-    return {isShort ? 0 : 1.2, 2.4, 1.5};
+    return {isShort ? 0 : 1.2, shape.group() < 16 ? 2.4 : 1.5, 1.5};
   return {};
+}
+
+/// The more heads a group has, the fewer queries fill a warpgroup, and the
+/// smaller is their union. Measured on an H200 with recorded selections: see
+/// docs/performance.md.
+static void chooseUnions(SelectedForms &forms,
+                         const SelectedAttention &selected) {
+  const AttentionShape &shape = selected.shape;
+  if (!SelectedAttention::isLong(shape, selected.selectBlock, selected.count) ||
+      !selected.fitsUnions())
+    return;
+  bool hasWideHeads = shape.keyWidth + shape.valueWidth > 256;
+  if (!hasWideHeads && shape.group() >= 2)
+    forms.forward = SelectionForm::Unions;
+  if (shape.group() >= (hasWideHeads ? 8 : 3))
+    forms.queryGrad = SelectionForm::Unions;
 }
 
 /// The forms that are faster.
@@ -180,10 +197,11 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
     forms.forward = forms.queryGrad = SelectionForm::Gathered;
   const AttentionShape &shape = selected.shape;
   constexpr int64_t shortest = 512;
-  bool isMeasured =
-      machine.getWarpgroupRows() != 0 && shape.elementBits == 16 &&
-      shape.batch.isConstant() && shape.sequence.isConstant() &&
-      int64_t(shape.sequence) >= shortest && selected.keyTile == 64;
+  bool isMeasured = machine.getWarpgroupRows() != 0 &&
+                    shape.elementBits == 16 && shape.batch.isConstant() &&
+                    shape.sequence.isConstant() &&
+                    int64_t(shape.sequence) >= shortest &&
+                    (selected.keyTile == 64 || selected.selectBlock == 64);
   if (!isMeasured)
     return forms;
   auto causal = CausalAttr::get(machine.getContext());
@@ -191,13 +209,7 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
     return static_cast<double>(visibility.countPairs(
         int64_t(shape.sequence), int64_t(shape.keys), selected.count));
   };
-  // Measured up to 128 columns: see docs/performance.md.
-  bool hasUnions =
-      forms.forward == SelectionForm::Lists &&
-      SelectedAttention::isLong(shape, selected.selectBlock, selected.count) &&
-      shape.keyWidth + shape.valueWidth <= 256;
-  if (hasUnions && selected.fitsUnions())
-    forms.forward = forms.queryGrad = SelectionForm::Unions;
+  chooseUnions(forms, selected);
   double pairs = count(causal) / count(selected.visibility);
   auto choose = [&](SelectionForm &form, double limit) {
     if (pairs <= limit)

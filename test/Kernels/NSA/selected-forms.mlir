@@ -24,12 +24,22 @@ func.func @long(%q: tensor<1x8192x12x64xbf16>, %k: tensor<1x8192x2x64xbf16>, %i:
   return %dq, %dk, %dv : tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>
 }
 
-// CHECK: tile.kernel private @selected_attention_b1s8192
+// Two heads leave a warpgroup 32 queries: dq gathers queries instead.
+// CHECK-LABEL: func.func @pairs
+// CHECK: tile.launch @selected_attention_b1s8192
+// CHECK: tile.launch @selected_attention_backward_dq_rows_b1s8192
+func.func @pairs(%q: tensor<1x8192x16x64xbf16>, %k: tensor<1x8192x8x64xbf16>, %i: tensor<1x8x8192x16xi32>) -> tensor<1x8192x16x64xbf16> {
+  %o, %l = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x8x8192x16xi32>) : tensor<1x8192x16x64xbf16>, tensor<1x8192x8x64xbf16>, tensor<1x8192x8x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x8x8192x16xi32>) : tensor<1x8192x16x64xbf16>, tensor<1x8192x16x64xbf16>, tensor<1x8192x8x64xbf16>, tensor<1x8192x8x64xbf16>, tensor<1x8192x16x64xbf16>, tensor<1x16x8192xf32>
+  return %dq : tensor<1x8192x16x64xbf16>
+}
+
+// CHECK: tile.kernel private @selected_attention_b1s8192h12
 // CHECK-SAME: grid = array<i32: 820, 2, 1>
 // CHECK-NOT: warp_uniform
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<64x64xbf16>
-// CHECK: tile.kernel private @selected_attention_backward_dq_b1s8192
+// CHECK: tile.kernel private @selected_attention_backward_dq_b1s8192h12
 // CHECK-SAME: grid = array<i32: 820, 2, 1>
 // CHECK-NOT: warp_uniform
-// CHECK: tile.kernel private @selected_attention_backward_dkdv_b1s8192
+// CHECK: tile.kernel private @selected_attention_backward_dkdv_b1s8192h12
 // CHECK-SAME: nsa.min_blocks = 3
