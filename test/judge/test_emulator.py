@@ -54,13 +54,13 @@ def test_many_blocks(number):
 
 
 def select(rng, element, number, form):
-    """A program with blocks of whole sequences that finds keys in this form; every second one gathers for one head at a time."""
+    """A program that finds keys in this form, which gathered ones do for whole sequences; every second one for one head at a time."""
     while True:
         if number % 4 == 3:
             made = generate.make_gradient(rng, element, 0, many=True)
         else:
             made = generate.make_one(("nsa.attention", "nsa.attention_backward")[number % 2], rng, element)
-        if any(op.operands.get("indices") is not None and op.operands.get("start") is None for op in made.ops):
+        if any(op.operands.get("indices") is not None and (form == "unions" or op.operands.get("start") is None) for op in made.ops):
             made.options = program.form(form)
             if form == "gathered" and rng.integers(2):
                 for one in made.options["schedules"].values():
