@@ -329,8 +329,9 @@ LaunchPart Gradients::makeKeyValueGrad(int64_t branch, const Cut &cut,
   KernelSpec whole = spec(branch, getSuffix(branch), 0);
   whole.flops = cut.flops(branch, keyValueWidth());
   whole.schedule = cut.schedule;
-  if (!cut.ranges[branch])
-    whole.minBlocks = cut.selected->getGradBlocks();
+  whole.minBlocks = cut.ranges[branch]
+                        ? cut.ranges[branch]->getKeyValueGradBlocks()
+                        : cut.selected->getGradBlocks();
   if (parts == 0 && isTurnedAtOnce(branch))
     in.table = table;
   SmallVector<Type> types =

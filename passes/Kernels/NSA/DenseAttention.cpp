@@ -28,12 +28,15 @@ bool DenseAttention::isLong() const {
 }
 
 /// Two warpgroups share the keys and values that a program copies, or three
-/// where many keys follow each other.
+/// where many keys follow each other. For a window one is faster, which waits
+/// for no other.
 int64_t DenseAttention::getOwnQueryTile(const KernelCut &cut) const {
   int64_t fixed = cut.sizes.getQueries();
   int64_t rows = getProductRows(cut);
-  if (fixed != 0 || rows == 0 || isNarrow() || int64_t(shape.sequence) < rows)
+  if (fixed != 0 || rows == 0 || int64_t(shape.sequence) < rows)
     return getQueryTile(cut, fixed);
+  if (isThin() && !isGraded())
+    return getTileSize(shape.sequence, rows, rows);
   return getTileSize(shape.sequence, (isLong() ? 3 : 2) * rows, rows);
 }
 
@@ -68,8 +71,11 @@ int64_t DenseAttention::getForwardKeyTile(const KernelCut &cut) const {
 /// 128 registers per thread.
 int64_t DenseAttention::getMinBlocks(const KernelCut &cut) const {
   int64_t rows = getProductRows(cut);
-  bool fits = shape.keyWidth <= 128 && shape.valueWidth <= 128;
-  return rows != 0 && ownQueryTile == 2 * rows && fits ? 2 : 0;
+  if (rows == 0 || isWide())
+    return 0;
+  if (ownQueryTile == rows && isThin() && !isGraded())
+    return 4;
+  return ownQueryTile == 2 * rows ? 2 : 0;
 }
 
 int64_t DenseAttention::getOwnKeyTile(const KernelCut &cut,

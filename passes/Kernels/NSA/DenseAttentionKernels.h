@@ -31,10 +31,15 @@ struct DenseAttention {
 
   /// For kernel names: "b1s64h4x2d16_w32".
   std::string name() const;
-  /// Whether large tiles would be masked for the most part.
-  bool isNarrow() const {
+  /// Whether queries see few keys, so that large tiles are masked for the most
+  /// part.
+  bool seesFewKeys() const {
     return visibility->attendsToTokens() &&
            visibility->getMaxKeys(int64_t(shape.sequence)) <= 128;
+  }
+  /// Whether small tiles then pay: not where warpgroups need 64 rows.
+  bool isNarrow(const KernelCut &cut) const {
+    return seesFewKeys() && getProductRows(cut) == 0;
   }
   /// Whether some queries see many more keys than others.
   bool isGraded() const {
@@ -48,13 +53,13 @@ struct DenseAttention {
   /// for each other, it always does.
   int64_t maxKeyTile(const KernelCut &cut) const {
     if (visibility->attendsToTokens() || cut.isParallel())
-      return isNarrow() ? 32 : 64;
+      return isNarrow(cut) ? 32 : 64;
     auto keys = int64_t(shape.keys);
     return keys <= 256 ? 16 : keys <= 1024 ? 32 : 64;
   }
   /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
   int64_t getQueryTile(const KernelCut &cut, int64_t fixed) const {
-    int64_t most = fixed != 0 ? fixed : isNarrow() ? 32 : 64;
+    int64_t most = fixed != 0 ? fixed : isNarrow(cut) ? 32 : 64;
     return getTileSize(shape.sequence, most, cut.getTileMultiple());
   }
   int64_t getKeyTile(const KernelCut &cut, int64_t fixed) const {
@@ -98,12 +103,20 @@ struct DenseAttention {
   KernelSpec forwardSpec(llvm::StringRef suffix, std::string name) const;
   /// The rows of a program of this kernel.
   RowProgram makeForwardProgram(tile::TileBuilder &b) const;
-  /// Programs of the gradient of queries of narrow heads that a multiprocessor
-  /// is to run at once where a program has several branches, 0 for as many as
-  /// fit.
-  int64_t getQueryGradBlocks() const {
-    bool isSmall = shape.keyWidth <= 64 && shape.valueWidth <= 64;
-    return hasWarpgroups && queryTile == 64 && isSmall ? 3 : 0;
+  /// Programs of the gradient of queries that a multiprocessor is to run at
+  /// once, 0 for as many as fit: of narrow heads, where a program has several
+  /// branches, or where it has few keys.
+  int64_t getQueryGradBlocks(bool hasBranches) const {
+    if (!hasWarpgroups || queryTile != 64)
+      return 0;
+    return hasBranches && isThin()      ? 3
+           : !seesFewKeys() || isWide() ? 0
+           : isThin()                   ? 4
+                                        : 3;
+  }
+  /// The same of the gradients of keys.
+  int64_t getKeyValueGradBlocks() const {
+    return hasWarpgroups && seesFewKeys() && !isWide() && !isThin() ? 3 : 0;
   }
   /// Whether three warpgroups compute so many exponents for each dot that
   /// they issue instructions most of the time.
@@ -160,6 +173,7 @@ private:
   /// Whether sums of values have few registers: with more keys at once, scores
   /// have as many as those of wider heads.
   bool isThin() const { return shape.keyWidth <= 64 && shape.valueWidth <= 64; }
+  bool isWide() const { return shape.keyWidth > 128 || shape.valueWidth > 128; }
   /// Whether a query sees so many keys that three consumer warpgroups with a
   /// producer are faster than two programs of two.
   bool isLong() const;

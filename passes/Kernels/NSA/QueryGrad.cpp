@@ -35,8 +35,8 @@ KernelSpec QueryGradKernel::spec() const {
   if (!isSplit())
     spec.flops += attention.denseFlops(flopsWidth());
   spec.longestFirst = range && range->isGraded();
-  if (range && attention.isGated)
-    spec.minBlocks = range->getQueryGradBlocks();
+  if (range)
+    spec.minBlocks = range->getQueryGradBlocks(attention.isGated);
   return spec;
 }
 

@@ -28,6 +28,17 @@ func.func @apart(%q: tensor<1x320x6x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> te
   return %o : tensor<1x320x6x64xbf16>
 }
 
+// Of windows that are short beside the sequence, 64 rows of one head: four such
+// programs on a multiprocessor wait for nothing but their own copies.
+// CHECK-LABEL: tile.kernel private @window_attention_b1s640h12x2d64_w64_bf16
+// CHECK-SAME: grid = array<i32: 10, 12, 1>, nsa.min_blocks = 4
+// CHECK: tile.load {{.*}} !tile.tile<64x64xbf16
+func.func @short(%q: tensor<1x640x12x64xbf16>, %k: tensor<1x640x2x64xbf16>) -> tensor<1x640x12x64xbf16> {
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 64 : i64}
+      : (tensor<1x640x12x64xbf16>, tensor<1x640x2x64xbf16>, tensor<1x640x2x64xbf16>) -> (tensor<1x640x12x64xbf16>, tensor<1x12x640xf32>)
+  return %o : tensor<1x640x12x64xbf16>
+}
+
 // Programs that rotate have the rows of one head.
 // CHECK-LABEL: tile.kernel private @rotary_window_attention_b1s320h8x2d64_w256_bf16
 // CHECK-SAME: grid = array<i32: 8, 1, 3>
