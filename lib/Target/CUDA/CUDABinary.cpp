@@ -12,6 +12,7 @@
 #include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
@@ -258,10 +259,12 @@ static void notePerformanceLints(rt::KernelOp kernel,
   if (spillsTooMuch(kernel, resources))
     names.push_back(kSpillPath);
   else if (resources.spillStores + resources.spillLoads > 0)
-    kernel.emitRemark() << "kernel @" << kernel.getSymName() << " spills "
-                        << resources.spillStores + resources.spillLoads
-                        << " bytes of a thread's registers, as few as any "
-                           "schedule of heads so wide allows";
+    remark::missed(kernel.getLoc(), remark::RemarkOpts::name("Spill")
+                                        .category(DEBUG_TYPE)
+                                        .function(kernel.getSymName()))
+        << remark::reason("spills {0} bytes of a thread's registers, which its "
+                          "schedule accepts",
+                          resources.spillStores + resources.spillLoads);
   if (resources.isSerialised)
     names.push_back(kSerialisedPath);
   if (!names.empty())
