@@ -133,7 +133,8 @@ def NSA_ScheduleAttr : AttrDef<NSA_Dialect, "Schedule"> {
     - `min_blocks`: programs per multiprocessor, at least, which limits registers.
       With 1 there is no producer, and threads have all registers.
     - `spills`: bytes of spill stores and loads per thread that are accepted: for
-      the widest heads a few cost less than more programs that share columns.
+      the widest heads a few cost less than more programs that share columns, for
+      `nsa.select` less than smaller tiles.
 
     A dictionary `nsa.schedules` of an operation or a module has a list of them
     for each kernel, fastest first; the first one that the assembler does not refuse

@@ -218,6 +218,8 @@ private:
   int64_t threads;
   /// Whether an operation reads single elements of what others hold.
   bool readsElements = false;
+  /// Shapes of lists that lie in one thread each.
+  SmallVector<std::pair<int64_t, int64_t>> lists;
   /// By the number of columns: how many can be moved together, and the most
   /// rows. By the number of rows: the most columns.
   llvm::DenseMap<int64_t, int64_t> together, tallest, widest;
@@ -225,6 +227,9 @@ private:
 } // namespace
 
 static constexpr int64_t kMostThreads = 256;
+
+/// From how many lists on, and up to which length, a thread has whole ones.
+static constexpr int64_t kFewestLists = 32, kLongestList = 16;
 
 static int64_t ceilPowerOf2(int64_t number) {
   return int64_t(llvm::PowerOf2Ceil(uint64_t(number)));
@@ -245,6 +250,8 @@ void BlockedLayoutPlan::noteShapes(KernelOp kernel) {
         int64_t rows = tile.getRows(), cols = tile.getCols();
         tallest[cols] = std::max(tallest[cols], rows);
         widest[rows] = std::max(widest[rows], cols);
+        if (isa<TopNOp>(op) && rows >= kFewestLists && cols <= kLongestList)
+          lists.emplace_back(rows, cols);
       }
     if (auto load = dyn_cast<LoadOp>(op))
       noteAccess(load.getRef(), load.getIndices(), load.getType());
@@ -320,6 +327,9 @@ int64_t BlockedLayoutPlan::getThreadsPerRow(int64_t rows, int64_t cols) const {
 
 BlockedAttr BlockedLayoutPlan::get(TileType type) const {
   int64_t rows = type.getRows(), cols = type.getCols();
+  if (llvm::is_contained(lists, std::pair(rows, cols)))
+    return BlockedAttr::get(type.getContext(), threads, /*threads_per_row=*/1,
+                            std::min<int64_t>(cols & -cols, 4));
   return BlockedAttr::get(type.getContext(), threads,
                           getThreadsPerRow(rows, cols),
                           cols == 1 ? 1 : getWidth(cols));

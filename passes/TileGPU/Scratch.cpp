@@ -85,6 +85,10 @@ static int64_t getReduceBytes(ReduceOp op) {
       exchange.ofResults ? getBytes(1, from.rows, from.element) : 0);
 }
 
+bool nsa::cuda::isInThreads(Value lists) {
+  return RegisterLayout(lists).threadsPerRow == 1;
+}
+
 bool nsa::cuda::staysInRegisters(TopNOp op) {
   RegisterLayout best(op.getBestValues());
   return best.threadsPerRow == best.cols && best.colCount() == 1 &&
@@ -93,7 +97,7 @@ bool nsa::cuda::staysInRegisters(TopNOp op) {
 
 static int64_t getTopNBytes(TopNOp op) {
   int64_t bytes = getTileBytes(op.getValues());
-  if (staysInRegisters(op))
+  if (isInThreads(op.getBestValues()) || staysInRegisters(op))
     return bytes;
   return bytes + getTileBytes(op.getBestValues()) +
          getTileBytes(op.getBestIndices());
@@ -126,7 +130,9 @@ int64_t nsa::cuda::getScratchBytes(Operation *op) {
       .Case([](ReduceOp reduce) { return getReduceBytes(reduce); })
       .Case([](TransposeOp t) { return getTileBytes(t.getInput()); })
       .Case([](TopNOp top) { return getTopNBytes(top); })
-      .Case([](SortOp sort) { return getTileBytes(sort.getInput()); })
+      .Case([](SortOp sort) {
+        return isInThreads(sort.getInput()) ? 0 : getTileBytes(sort.getInput());
+      })
       .Default([](Operation *) -> int64_t { return 0; });
 }
 

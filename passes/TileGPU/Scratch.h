@@ -23,6 +23,8 @@ struct ReduceExchange {
   bool ofWarps = false, ofResults = false;
 };
 
+/// Whether each row lies in one thread.
+bool isInThreads(mlir::Value lists);
 /// Whether lists lie in the registers of the threads that sort them, and stay
 /// there.
 bool staysInRegisters(tile::TopNOp op);

@@ -1,7 +1,8 @@
 //===- TopNPatterns.cpp - lists of the largest values of rows -------------===//
 //
-// Lists of up to 32 elements lie in neighbouring lanes, one for each position,
-// and longer ones in several registers of the 32 lanes of a warp. They are
+// Short lists of many rows lie in one thread each (ThreadLists.cpp), others of
+// up to 32 elements in neighbouring lanes, one for each position, and longer
+// ones in several registers of the 32 lanes of a warp. They are
 // sorted by exchanges between lanes, and between registers of a lane. An
 // element is one number of 64 bits: larger values first, then lower indices.
 // Most candidates are below all of the list: lanes vote which ones are not, and
@@ -10,14 +11,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/TileGPU/Scratch.h"
-#include "passes/TileGPUToNVVM/Patterns.h"
+#include "passes/TileGPUToNVVM/ThreadLists.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
-
-/// What is not above it is no candidate, and an empty position of a list.
-static constexpr double kLeast = -0.5;
 
 //===----------------------------------------------------------------------===//
 // Elements
@@ -439,6 +437,8 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   RegisterLayout best(op.getBestValues());
   LaneSorter sorter(b, best.cols);
+  if (isInThreads(op.getBestValues()))
+    return lowerTopNInThreads(op, in);
   if (staysInRegisters(op))
     return lowerTopNInRegisters(op, in);
   Scratch scratch(in);
@@ -479,6 +479,8 @@ static Results lowerTopN(TopNOp op, TileReader &in) {
 static Results lowerSort(SortOp op, TileReader &in) {
   ThreadBuilder &b = in.b;
   RegisterLayout blocked(op.getInput());
+  if (isInThreads(op.getInput()))
+    return lowerSortInThreads(op, in);
   LaneSorter sorter(b, blocked.cols);
   ScratchTile shared = storeInScratch(in, op.getInput());
   auto sortRows = [&](ArrayRef<Value> rows, ArrayRef<Value> exists) {

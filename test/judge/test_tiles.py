@@ -225,17 +225,22 @@ def test_elements_do_not_depend_on_their_place(target, tmp_path):
     k.check(tmp_path, target)
 
 
+@pytest.mark.parametrize("shape", [(16, 17, 11), (64, 75, 16), (40, 20, 5)], ids=str)
+@pytest.mark.parametrize("lowest", [-1, 1.5])
 @pytest.mark.parametrize("target", PLACES)
-def test_lists_of_the_largest_leave_those_before(target, tmp_path):
-    x, base = np.abs(random((16, 17))), 100
-    values, indices = (np.tile([[*first, *[-1] * 9]], (16, 1)) for first in ([2, 0.5], [7, 9]))
+def test_lists_of_the_largest_leave_those_before(target, lowest, shape, tmp_path):
+    """In lanes or in threads; many candidates are above the lowest of a list, or few, and equal ones come later."""
+    (rows, cols, count), base = shape, 100
+    x = np.round(np.abs(random((rows, cols))) * 16) / 16
+    values, indices = (np.tile([[*first, *[rest] * (count - 2)]], (rows, 1))
+                       for first, rest in (([2, 1.75], lowest), ([7, 9], 10 if lowest > 0 else -1)))
     k = Kernel()
     candidates, before = k.load(x), [k.load(values), k.load(indices, "i32")]
     k.lines += [f"%base = arith.constant {base} : i32",
                 f"%best:2 = tile.top_n {candidates[0]}, %base, {before[0][0]}, {before[1][0]} : "
                 f"{', '.join(map(k.tile, [candidates, *before]))}"]
-    together = np.concatenate([values, x], 1), np.concatenate([indices, np.tile(np.arange(17) + base, (16, 1))], 1)
-    order = np.argsort(-together[0], 1)[:, :11]
+    together = np.concatenate([values, x], 1), np.concatenate([indices, np.tile(np.arange(cols) + base, (rows, 1))], 1)
+    order = np.argsort(-together[0], 1, kind="stable")[:, :count]
     for i in range(2):
         k.store((f"%best#{i}", *before[i][1:]), np.take_along_axis(together[i], order, 1))
         k.store(before[i], (values, indices)[i])

@@ -223,7 +223,7 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
   // many, unless keys are columns.
   if (!isParallel)
     keys = b.transpose(keys);
-  return b.forLoop(
+  Value sums = b.forLoop(
       0, numHeads, 1, {b.zeros(queryTile, rowTile)},
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr head = keyHead * shape.group() + g;
@@ -232,14 +232,15 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
             shape.exponent().fromLse(b, b.load(in.lse, {batch, head, t}));
         Value products = b.dot(own, keys, b.zeros(queryTile, rowTile),
                                /*transposeB=*/isParallel);
-        return {b.map({carried[0], products, shift, queries.place, i}, b.f32(),
+        return {b.map({carried[0], products, shift}, b.f32(),
                       [&](ArrayRef<Expr> x) {
-                        Expr visible =
-                            (x[4] >= 0) & visibility.isVisible(x[3], x[4]);
-                        return x[0] + maskedProbability(visible, x[1],
-                                                        shape.exponent(), x[2]);
+                        return x[0] + shape.exponent().probability(x[1], x[2]);
                       })};
       })[0];
+  // What is visible is the same for all heads.
+  return b.map({sums, queries.place, i}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select((x[2] >= 0) & visibility.isVisible(x[1], x[2]), x[0], 0);
+  });
 }
 
 /// Takes the blocks of a sequence into `best`, values and numbers, of which the

@@ -24,6 +24,9 @@ using namespace nsa;
 /// whatever the tile, twice as many with several heads in a group: only fewer
 /// columns help. Each part multiplies all scores again.
 ///
+/// What a program of `select` spills is a value or two, before the registers of
+/// a producer are reallocated.
+///
 /// Kernels with their schedules; a number is the least width of their heads.
 static constexpr StringLiteral table = R"(
 forward
@@ -122,6 +125,7 @@ selected_key_value_grad
   144: gathered_queries = 1, selected_keys = 16, column_parts = 8, min_blocks = 1, spills = 128
 select
   default
+  spills = 32
   queries = 64, blocks = 16
   queries = 64, blocks = 8
   queries = 64, blocks = 4

@@ -24,17 +24,19 @@ func.func @select(%q: tensor<1x256x4x16xf32>, %k: tensor<1x63x2x16xf32>, %lse: t
 // CHECK: arith.maxsi
 // CHECK: arith.subi
 // CHECK: scf.for %[[J0:.+]] = {{.*}} iter_args(%[[VALUES:.+]] = %{{.+}}, %[[INDICES:.+]] = %{{.+}})
-// All heads of the group, in ascending order, in fp32; invisible blocks and
-// those before the first one give 0.
-// Sums of products in the order of the width, of any number of queries.
+// All heads of the group, in ascending order, in fp32; sums of products in the
+// order of the width, of any number of queries.
 // CHECK: %[[COLUMNS:.+]] = tile.transpose
-// CHECK: %[[P:.+]] = scf.for
+// CHECK: %[[SUMS:.+]] = scf.for
 // CHECK: tile.dot %{{.+}}, %[[COLUMNS]],
+// CHECK: math.exp
+// Invisible blocks and those before the first one give 0, for all heads alike.
+// CHECK: %[[P:.+]] = tile.map (%[[SUMS]],
+// CHECK: ^bb0(%[[SUM:.+]]: f32, %{{.+}}: i32, %{{.+}}: i32):
 // CHECK: %[[INSIDE:.+]] = arith.cmpi sge
 // CHECK: %[[COMPLETE:.+]] = arith.cmpi sle
 // CHECK: %[[VISIBLE:.+]] = arith.andi %[[INSIDE]], %[[COMPLETE]]
-// CHECK: %[[EXP:.+]] = math.exp
-// CHECK: arith.select %[[VISIBLE]], %[[EXP]]
+// CHECK: arith.select %[[VISIBLE]], %[[SUM]]
 // CHECK: %[[SCORES:.+]] = tile.dot %[[P]], %[[WEIGHTS]],
 // Forced blocks beat every score; blocks after the query's own are out.
 // CHECK: %[[COMPETING:.+]] = tile.map (%[[SCORES]],
