@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether programs of a GPU select the same blocks of the same queries and compressed keys.
 
-  test/gpu/consistency.py prepare FOLDER [--target sm_90a] [--length 4096] [--sequences 17]
+  test/gpu/consistency.py prepare FOLDER [--target sm_90a] [--length 4096] [--width 64] [--sequences 17]
       compiles; needs the compiler, not a GPU
   test/gpu/consistency.py run FOLDER
       prints of each program how many lists, and how many lse, differ from those of the first one; needs a GPU, NumPy and
@@ -21,7 +21,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "python"), HERE]
-GEOMETRY = {"width": 64, "block": 32, "stride": 16, "select_block": 64, "count": 16}
+GEOMETRY = {"block": 32, "stride": 16, "select_block": 64, "count": 16}
 #: Schedules of nsa.select beside the one that is chosen.
 SCHEDULES = ["queries = 64, blocks = 16", "queries = 64, blocks = 8", "queries = 64, blocks = 1", "queries = 32, blocks = 8",
              "queries = 16, blocks = 4"]
@@ -48,14 +48,14 @@ def prepare(args):
     from selections import Lists
 
     import nsa
-    lists = Lists(np.random.default_rng(0), args.length, "bf16", **GEOMETRY)
+    lists = Lists(np.random.default_rng(0), args.length, "bf16", args.width, **GEOMETRY)
     os.makedirs(args.folder, exist_ok=True)
     files = {}
     for number, (name, (text, own, batch)) in enumerate(programs(lists, args.length, args.sequences).items()):
         nsa.compile(text, target=args.target).save(os.path.join(args.folder, f"{number}.nsax"))
         files[name] = {"file": f"{number}.nsax", "length": own, "batch": batch}
     with open(os.path.join(args.folder, "programs.json"), "w") as file:
-        json.dump({"length": args.length, "sequences": args.sequences, "programs": files}, file)
+        json.dump({"length": args.length, "width": args.width, "sequences": args.sequences, "programs": files}, file)
     for path in (os.path.join(HERE, "../../build/bin/nsa-run"), __file__, os.path.join(HERE, "../python/selections.py")):
         shutil.copy(path, args.folder)
 
@@ -77,7 +77,7 @@ def run(args):
     with open(os.path.join(args.folder, "programs.json")) as file:
         prepared = json.load(file)
     length, failed, total = prepared["length"], False, 0
-    sequences = [Lists(np.random.default_rng(seed), length, "bf16", **GEOMETRY) for seed in range(prepared["sequences"])]
+    sequences = [Lists(np.random.default_rng(seed), length, "bf16", prepared["width"], **GEOMETRY) for seed in range(prepared["sequences"])]
     positions = np.random.default_rng().choice(length, DECODED, replace=False)
     for name, program in prepared["programs"].items():
         own, batch = program["length"], program["batch"]
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--sequences", type=int, default=17)
     args = parser.parse_args()
     args.folder = os.path.abspath(args.folder)
