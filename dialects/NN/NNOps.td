@@ -740,6 +740,33 @@ def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {
   let hasVerifier = 1;
 }
 
+//===----------------------------------------------------------------------===//
+// Generation
+//===----------------------------------------------------------------------===//
+
+def NN_ArgmaxOp : NN_GraphOp<"argmax"> {
+  let opDocGroup = NSA_DocGroup<"Generation">;
+  let summary = "the most likely token of each row";
+  let description = [{
+    `y[...]` is the first `v` with the largest `logits[..., v] + bias[v]`, in fp32,
+    or -1 where one of the logits is not finite. A bias of -infinity excludes a
+    token.
+
+    Example:
+
+    ```mlir
+    %y = nn.argmax %logits, %bias : (tensor<2x1x256xf32>, tensor<256xf32>) -> tensor<2x1xi32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$logits, NSA_F32TensorOfRank<1>:$bias);
+  let results = (outs NSA_I32Tensor:$indices);
+  let resultTypes = [{
+    RankedTensorType::get(leadingShape(adaptor.getLogits()), IntegerType::get(context, 32))
+  }];
+  let resultNames = [{"argmax"}];
+  let hasVerifier = 1;
+}
+
 include "dialects/NN/NNOptimizerOps.td"
 include "dialects/NN/NNFusedOps.td"
 

@@ -179,6 +179,12 @@ LogicalResult CrossEntropyBackwardOp::verify() {
   return checkShape(*this, "lse", getLse(), getShape(getTargets()));
 }
 
+LogicalResult ArgmaxOp::verify() {
+  if (failed(checkNotEmpty(*this, "logits", getLogits())))
+    return failure();
+  return checkShape(*this, "bias", getBias(), {getShape(getLogits()).back()});
+}
+
 LogicalResult AverageStepOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {training::numHyper});
 }

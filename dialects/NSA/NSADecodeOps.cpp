@@ -55,6 +55,15 @@ LogicalResult RotaryAtOp::verify() {
   return checkNumbers(*this, "index", getIndex(), getInput());
 }
 
+LogicalResult AdvanceOp::verify() {
+  int64_t batch = getDim(getPositions(), 0);
+  if (failed(checkNotEmpty(*this, "ids", getIds())) ||
+      failed(checkShape(*this, "token", getToken(), {batch, 1})) ||
+      failed(checkShape(*this, "ids", getIds(), {batch, getDim(getIds(), 1)})))
+    return failure();
+  return checkShape(*this, "end", getEnd(), {1});
+}
+
 /// q [B, 1, Hq, dk] and k [B, R, Hkv, dk] with Hkv | Hq.
 template <typename OpT>
 static LogicalResult verifyQueryKey(OpT op) {

@@ -172,6 +172,40 @@ def NSA_RotaryAtOp : NSA_DecodeOp<"rotary_at"> {
   }];
 }
 
+def NSA_AdvanceOp : NSA_DecodeOp<"advance"> {
+  let summary = "the positions of chosen tokens";
+  let description = [{
+    `token[b, 0]` follows position `positions[b]` of sequence `b`: with `p = positions[b] + 1`,
+
+    ```
+    ids[b, p mod R] = token[b, 0]     if positions[b] >= 0; others stay
+    next[b]         = p               if positions[b] >= 0, token[b, 0] >= 0, token[b, 0] != end[0]
+                                      and p < context, else -1
+    ```
+
+    So a sequence that ended is left alone from then on, and `ids` has its last `R` tokens.
+    Happens in the memory of `ids`, of which it is the only reader.
+
+    Example:
+
+    ```mlir
+    %next, %kept = nsa.advance %token, %positions, %ids, %end {context = 256 : i64}
+        : (tensor<2x1xi32>, tensor<2xi32>, tensor<2x32xi32>, tensor<1xi32>) -> (tensor<2xi32>, tensor<2x32xi32>)
+    ```
+  }];
+  let arguments = (ins NSA_I32TensorOfRank<2>:$token,
+                       NSA_RowNumbers:$positions, NSA_I32TensorOfRank<2>:$ids,
+                       NSA_RowNumbers:$end, NSA_PositiveI64:$context);
+  let results = (outs NSA_RowNumbers:$next, NSA_I32TensorOfRank<2>:$updated);
+  let resultTypes = [{
+    adaptor.getPositions().getType(), adaptor.getIds().getType()
+  }];
+  let resultNames = [{"next", "kept"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//

@@ -70,8 +70,8 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   bool decodes = options.context != 0 || options.sampleContext != 0;
   const CUDAChip *chip = findCUDAChip(options.target);
   if (decodes && chip && chip->wgmma)
-    metadata.options.emplace_back(artifact::overlappedEntryOption,
-                                  training::decodeEntry);
+    for (const char *entry : {training::decodeEntry, training::nextEntry})
+      metadata.options.emplace_back(artifact::overlappedEntryOption, entry);
   return metadata;
 }
 

@@ -62,10 +62,10 @@ def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleO
 def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
   let summary = "Annotate which decoding kernels may begin early";
   let description = [{
-    Gives the kernels of an entry `decode` the attribute `nsa.launch_overlap`:
+    Gives the kernels of entries `decode` and `next` the attribute `nsa.launch_overlap`:
     a launch may begin while the one before it ends, since the arguments with
-    these numbers are written by nothing in the entry, or by launches that have
-    ended. Of constants that a kernel does not use, `nsa.prefetch` names argument,
+    these numbers are written by nothing in the entry before it, or by launches
+    that have ended. Of constants that a kernel does not use, `nsa.prefetch` names argument,
     first byte and bytes to ask for, as far as they fit the cache. Such kernels
     are short: they, and what is launched before them, have
     `nsa.late_dependents`, so that the launch after such a kernel reads at once

@@ -307,6 +307,22 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
 }
 
+def ChooseTokens : Pass<"nsa-choose-tokens", "::mlir::ModuleOp"> {
+  let summary = "Make the entry point of generation that needs no host";
+  let description = [{
+    Makes `@next` of `@decode`, which chooses the most likely token (`nn.argmax`)
+    and its position (`nsa.advance`) for its own next run: token and positions are
+    no inputs but states `next.token` and `next.positions`, as are the last tokens of
+    each sequence (`next.ids`), the token that ends one (`next.end`) and a
+    bias of the logits (`next.bias`). Logits are no result of it.
+  }];
+  let options = [
+    Option<"context", "context", "int64_t", "0",
+           "Tokens of a sequence that is generated, at most">,
+  ];
+  let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
+}
+
 def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
   let summary = "Make the entry points of training from the model";
   let description = [{

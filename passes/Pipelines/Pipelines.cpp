@@ -43,8 +43,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
         {parsePrecision(options.precision).value_or(ComputePrecision::Model)}));
     return;
   case Phase::Gradient:
-    if (options.context != 0)
+    if (options.context != 0) {
       manager.addPass(createDeriveDecode({options.context}));
+      manager.addPass(createChooseTokens({options.context}));
+    }
     if (options.sampleContext != 0)
       manager.addPass(
           createDeriveDecode({options.sampleContext, /*samples=*/true}));

@@ -52,10 +52,13 @@ static bool mayOverlap(const artifact::Artifact &program,
                        const artifact::Entry &entry) {
   if (!program.options())
     return false;
-  for (const artifact::Option *option : *program.options())
-    if (option->key()->string_view() == artifact::overlappedEntryOption)
-      return option->value()->string_view() == entry.name()->string_view();
-  return false;
+  return std::any_of(program.options()->begin(), program.options()->end(),
+                     [&](const artifact::Option *option) {
+                       return option->key()->string_view() ==
+                                  artifact::overlappedEntryOption &&
+                              option->value()->string_view() ==
+                                  entry.name()->string_view();
+                     });
 }
 
 /// Lets launches after launches begin early.

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <tuple>
+#include <limits>
 
 using namespace nsa;
 
@@ -91,9 +92,37 @@ Status Generator::bind() {
   return {};
 }
 
+Status Generator::bindNext() {
+  nextEntry = model.findEntry(training::nextEntry);
+  if (!nextEntry)
+    return {};
+  std::pair<const char *, TensorView *> views[] = {
+      {training::nextTokenState, &next.token},
+      {training::nextPositionsState, &next.positions},
+      {training::nextIdsState, &next.ids},
+      {training::nextEndState, &next.end},
+      {training::nextBiasState, &next.bias}};
+  for (auto &[name, view] : views) {
+    NSA_ASSIGN_OR_RETURN(*view, model.tensor(name));
+  }
+  uint64_t batch = uint64_t(rows), vocab = uint64_t(tokens);
+  bool isShaped =
+      next.token.elements() == batch && next.positions.elements() == batch &&
+      next.ids.shape.size() == 2 && next.ids.shape[0] == batch &&
+      next.ids.shape[1] > 0 && next.end.elements() == 1 &&
+      next.bias.elements() == vocab && next.bias.type == DataType::F32;
+  for (const auto &[name, view] : views)
+    isShaped &= view == &next.bias || view->type == DataType::I32;
+  if (!isShaped)
+    return Error{model.artifact().name() + ": entry " +
+                 quote(training::nextEntry) + " has other tensors"};
+  return restrictTokens({}, -1);
+}
+
 Result<Generator> Generator::create(Program program) {
   Generator generator(std::move(program));
   NSA_RETURN_IF_ERROR(generator.bind());
+  NSA_RETURN_IF_ERROR(generator.bindNext());
   if (const EntryInfo *prepare =
           generator.model.findEntry(training::prepareEntry))
     NSA_RETURN_IF_ERROR(generator.model.run(*prepare));
@@ -116,6 +145,12 @@ static bool areFinite(const float *numbers, int64_t count) {
   return most < infinity;
 }
 
+Error Generator::notFinite(int64_t row) const {
+  return Error{"the logits of sequence " + std::to_string(row + 1) +
+               " are not finite after " + std::to_string(lengths[size_t(row)]) +
+               " tokens"};
+}
+
 /// The logits that an entry has just left for a sequence.
 Status Generator::takeLogits(int64_t row) {
   const float *&own = lastLogits[size_t(row)];
@@ -129,9 +164,7 @@ Status Generator::takeLogits(int64_t row) {
     own = kept;
   }
   if (!areFinite(own, tokens))
-    return Error{"the logits of sequence " + std::to_string(row + 1) +
-                 " are not finite after " +
-                 std::to_string(lengths[size_t(row)]) + " tokens"};
+    return notFinite(row);
   return {};
 }
 
@@ -255,7 +288,10 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
   }
 }
 
-Status Generator::append(const std::vector<int32_t> &ids) {
+/// What a step appends, and where.
+Status Generator::placeTokens(const std::vector<int32_t> &ids,
+                              const TensorView &token,
+                              const TensorView &positions) {
   for (size_t row = 0; row < size_t(rows); ++row) {
     bool has = row < ids.size() && ids[row] >= 0;
     if (has && ids[row] >= tokens)
@@ -268,5 +304,60 @@ Status Generator::append(const std::vector<int32_t> &ids) {
     token.as<int32_t>()[row] = has ? ids[row] : 0;
     positions.as<int32_t>()[row] = has ? int32_t(lengths[row]++) : -1;
   }
+  return {};
+}
+
+Status Generator::append(const std::vector<int32_t> &ids) {
+  NSA_RETURN_IF_ERROR(placeTokens(ids, token, positions));
   return run(*decodeEntry);
+}
+
+//===----------------------------------------------------------------------===//
+// Tokens that the program chooses
+//===----------------------------------------------------------------------===//
+
+Status Generator::restrictTokens(const std::vector<int32_t> &excluded,
+                                 int64_t end) {
+  std::fill_n(next.bias.as<float>(), tokens, 0.0f);
+  for (int32_t id : excluded)
+    next.bias.as<float>()[id] = -std::numeric_limits<float>::infinity();
+  *next.end.as<int32_t>() = int32_t(end);
+  NSA_RETURN_IF_ERROR(model.toDevice(next.bias));
+  return model.toDevice(next.end);
+}
+
+/// What the steps have chosen for a sequence: all of it but the last token is
+/// appended.
+Status Generator::takeChosen(int64_t row, int64_t steps,
+                             std::vector<int32_t> &chosen) {
+  int64_t &length = lengths[size_t(row)], kept = stepsAhead();
+  for (;; ++length) {
+    int32_t id = next.ids.as<int32_t>()[row * kept + length % kept];
+    if (id < 0)
+      return notFinite(row);
+    chosen.push_back(id);
+    if (int64_t(chosen.size()) == steps || id == *next.end.as<int32_t>() ||
+        length == limit)
+      return {};
+  }
+}
+
+Status Generator::appendLikeliest(const std::vector<int32_t> &ids,
+                                  int64_t steps,
+                                  std::vector<std::vector<int32_t>> &chosen) {
+  if (steps < 1 || steps > stepsAhead())
+    return Error{std::to_string(steps) + " steps, expected 1 to " +
+                 std::to_string(stepsAhead())};
+  NSA_RETURN_IF_ERROR(placeTokens(ids, next.token, next.positions));
+  NSA_RETURN_IF_ERROR(model.toDevice(next.token));
+  NSA_RETURN_IF_ERROR(model.toDevice(next.positions));
+  for (int64_t step = 0; step < steps; ++step)
+    NSA_RETURN_IF_ERROR(model.start(*nextEntry));
+  NSA_RETURN_IF_ERROR(model.finish(*nextEntry));
+  NSA_RETURN_IF_ERROR(model.toHost(next.ids));
+  chosen.assign(size_t(rows), {});
+  for (size_t row = 0; row < ids.size(); ++row)
+    if (ids[row] >= 0)
+      NSA_RETURN_IF_ERROR(takeChosen(int64_t(row), steps, chosen[row]));
+  return {};
 }

@@ -35,6 +35,21 @@ public:
   /// but for selections. A sequence that is full is an error.
   Status append(const std::vector<int32_t> &ids);
 
+  /// Steps for which the program chooses the most likely tokens itself; 0 if it
+  /// has no entry `next`.
+  int64_t stepsAhead() const {
+    return nextEntry ? int64_t(next.ids.shape[1]) : 0;
+  }
+  /// For `appendLikeliest`: tokens that are never chosen, and the one that ends
+  /// a sequence, or -1.
+  Status restrictTokens(const std::vector<int32_t> &excluded, int64_t end);
+  /// Appends a token to each sequence, as `append` does, and `steps` - 1 times
+  /// the most likely next one; at most `stepsAhead` steps. `chosen` has the
+  /// most likely token after each step, fewer where a sequence ended: the last
+  /// one is not appended. There are no logits afterwards.
+  Status appendLikeliest(const std::vector<int32_t> &ids, int64_t steps,
+                         std::vector<std::vector<int32_t>> &chosen);
+
   /// The logits of the token after the last one of a sequence, as f32. Valid
   /// until the next token of any sequence.
   const float *logits(int64_t sequence) const {
@@ -59,16 +74,26 @@ public:
 private:
   explicit Generator(Program program) : model(std::move(program)) {}
   Status bind();
+  Status bindNext();
   Status fill(const std::vector<std::vector<int32_t>> &prompts);
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
   Status takeLogits(int64_t row);
   void takeSelection(int64_t row, const std::vector<TensorView> &layers,
                      int64_t count);
+  Status placeTokens(const std::vector<int32_t> &ids, const TensorView &token,
+                     const TensorView &positions);
+  Status takeChosen(int64_t row, int64_t steps, std::vector<int32_t> &chosen);
+  Error notFinite(int64_t row) const;
 
   Program model;
-  const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr;
+  const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr,
+                  *nextEntry = nullptr;
   TensorView promptTokens, token, positions, nextLogits;
+  /// What the entry `next` goes on with.
+  struct {
+    TensorView token, positions, ids, end, bias;
+  } next;
   int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;
   /// Of each sequence, where the entries leave them or in `keptLogits`.
   std::vector<const float *> lastLogits;

@@ -2,8 +2,9 @@
 //
 //   decode-on-gpu time DECODE STEPS CONTEXT...
 //       prefills random tokens, and prints the time of a token at each context:
-//       on the GPU, and the median with its logits on the host and the
-//       likeliest found there
+//       on the GPU, the median with its logits on the host and the likeliest
+//       found there, and the mean where the GPU finds it; fails where these
+//       are others
 //   decode-on-gpu profile DECODE CONTEXT
 //       prints the commands of a step that take longest
 //
@@ -78,14 +79,14 @@ void setPositions(Program &program, int64_t position) {
 //===----------------------------------------------------------------------===//
 
 /// Fills the caches with those of random tokens, as far as they go.
-void prefill(Program &program) {
+void prefill(Program &program, int times = 1) {
   TensorView tokens = view(program, training::tokensInput);
   size_t vocab = view(program, training::nextLogitsOutput).shape[2];
   std::mt19937 random(5);
   for (size_t i = 0; i < tokens.elements(); ++i)
     tokens.as<int32_t>()[i] = int32_t(random() % vocab);
-  setPositions(program, int64_t(tokens.shape[1]) - 1);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < times; ++i) {
+    setPositions(program, int64_t(tokens.shape[1]) - 1);
     auto start = std::chrono::steady_clock::now();
     run(program, training::prefillEntry);
     std::chrono::duration<double, std::milli> time =
@@ -96,7 +97,8 @@ void prefill(Program &program) {
   }
 }
 
-double timeOfToken(Program &program, int64_t context, int64_t steps) {
+double timeOfToken(Program &program, int64_t context, int64_t steps,
+                   std::vector<int32_t> *chosen = nullptr) {
   TensorView token = view(program, training::tokenInput),
              next = view(program, training::nextLogitsOutput);
   size_t batch = token.elements(), vocab = next.shape[2];
@@ -110,6 +112,9 @@ double timeOfToken(Program &program, int64_t context, int64_t steps) {
           findMostLikely(numbers(next) + b * vocab, int64_t(vocab));
     std::chrono::duration<double, std::milli> time =
         std::chrono::steady_clock::now() - start;
+    if (chosen)
+      chosen->insert(chosen->end(), token.as<int32_t>(),
+                     token.as<int32_t>() + batch);
     if (i >= 3)
       times.push_back(time.count());
   }
@@ -137,6 +142,50 @@ double timeOnGPU(Program &program, int64_t context, int64_t steps) {
   return time.count() / double(steps);
 }
 
+/// The same steps as those of `timeOfToken`, after `first`, whose tokens the
+/// GPU chooses. 0 if the program does not.
+double timeOfChosen(Program &program, int64_t context, int64_t steps,
+                    const std::vector<int32_t> &first,
+                    std::vector<int32_t> &chosen) {
+  const EntryInfo *entry = program.findEntry(training::nextEntry);
+  if (!entry)
+    return 0;
+  TensorView token = view(program, training::nextTokenState),
+             positions = view(program, training::nextPositionsState),
+             ids = view(program, training::nextIdsState),
+             end = view(program, training::nextEndState);
+  size_t batch = first.size(), kept = ids.shape[1];
+  int64_t begin = context - 1 - steps, all = steps + 3;
+  std::copy(first.begin(), first.end(), token.as<int32_t>());
+  std::fill_n(positions.as<int32_t>(), batch, int32_t(begin));
+  *end.as<int32_t>() = -1;
+  for (const TensorView &state : {token, positions, end})
+    if (Status status = program.toDevice(state); !status)
+      fail(status.message());
+  auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < all;) {
+    if (i == 3)
+      start = std::chrono::steady_clock::now();
+    int64_t stop = i < 3 ? i + 1 : std::min(i + int64_t(kept), all);
+    Status status;
+    for (int64_t j = i; j < stop && status.ok(); ++j)
+      status = program.start(*entry);
+    if (status.ok())
+      status = program.finish(*entry);
+    if (status.ok())
+      status = program.toHost(ids);
+    if (!status)
+      fail(status.message());
+    for (; i < stop; ++i)
+      for (size_t b = 0; b < batch; ++b)
+        chosen.push_back(
+            ids.as<int32_t>()[b * kept + size_t(begin + i + 1) % kept]);
+  }
+  std::chrono::duration<double, std::milli> time =
+      std::chrono::steady_clock::now() - start;
+  return time.count() / double(steps);
+}
+
 int64_t toNumber(const char *text) {
   char *end = nullptr;
   int64_t number = std::strtoll(text, &end, 10);
@@ -147,17 +196,27 @@ int64_t toNumber(const char *text) {
 
 int measure(int count, char **arguments) {
   Program program = open(arguments[0]);
-  prefill(program);
+  prefill(program, /*times=*/3);
   int64_t steps = toNumber(arguments[1]);
   size_t batch = view(program, training::tokenInput).elements();
   for (int i = 2; i < count; ++i) {
     int64_t context = toNumber(arguments[i]);
-    double time = timeOfToken(program, context, steps);
+    // Rings have the same tokens before both.
+    prefill(program);
+    std::vector<int32_t> first(batch, 1), host, own;
+    TensorView token = view(program, training::tokenInput);
+    std::copy(first.begin(), first.end(), token.as<int32_t>());
+    double time = timeOfToken(program, context, steps, &host);
+    prefill(program);
+    double chosen = timeOfChosen(program, context, steps, first, own);
+    if (chosen > 0 && own != host)
+      fail("the GPU chooses other tokens than the host");
     std::printf("batch %zu context %lld: %.4f ms a token on the GPU, %.4f with "
-                "the logits on the host, %.1f tokens/s\n",
+                "the logits on the host, %.4f chosen on the GPU, %.1f "
+                "tokens/s\n",
                 batch, static_cast<long long>(context),
-                timeOnGPU(program, context, steps), time,
-                1000.0 * double(batch) / time);
+                timeOnGPU(program, context, steps), time, chosen,
+                1000.0 * double(batch) / (chosen > 0 ? chosen : time));
     std::fflush(stdout);
   }
   return 0;

@@ -72,6 +72,13 @@ OPERATIONS = [
         {},
         [X],
     ),
+    ("nn.argmax", [X, "tensor<32xf32>"], {}, ["tensor<2x8xi32>"]),
+    (
+        "nsa.advance",
+        ["tensor<2x1xi32>", "tensor<2xi32>", "tensor<2x32xi32>", "tensor<1xi32>"],
+        {"context": 64},
+        ["tensor<2xi32>", "tensor<2x32xi32>"],
+    ),
     ("nn.adamw", [X, X, X, X, SCALAR, SCALAR, "tensor<8xf32>"], {}, [X, X, X]),
     ("nn.lion", [X, X, X, SCALAR, SCALAR, "tensor<8xf32>"], {}, [X, X]),
 ]

@@ -435,6 +435,13 @@ def loss_operands(b, shape=None):
     return b.normal(*shape, vocab, scale=3), b.argument(targets)
 
 
+@sample("nn.argmax")
+def _(b):
+    vocab = b.pick([1, 17, 300, 5000])
+    bias = np.where(b.rng.random(vocab) < b.pick([0, 0.4]), -64.0, 0.0)
+    b.op("nn.argmax", logits=b.normal(b.between(1, 3), 1, vocab, scale=3), bias=b.argument(bias, "f32"))
+
+
 @sample("nn.cross_entropy")
 def _(b):
     logits, targets = loss_operands(b)

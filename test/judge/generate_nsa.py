@@ -243,6 +243,13 @@ def _(b):
     b.op("nsa.cache_append", cache=b.normal(b.batch, rows, heads, width), row=b.normal(b.batch, 1, heads, width), index=index)
 
 
+@sample("nsa.advance")
+def _(b):
+    at = positions(b, 12)
+    b.op("nsa.advance", token=b.argument(b.rng.integers(-1, 3, (b.batch, 1))), positions=at, context=10,
+         ids=b.argument(b.rng.integers(0, 9, (b.batch, b.pick([1, 8])))), end=b.argument(b.rng.integers(-1, 3, 1)))
+
+
 @sample("nsa.cache_fill")
 def _(b):
     rows, length, heads, width = b.pick([8, 64]), b.pick([5, 128]), b.between(1, 3), b.pick([1, 16])

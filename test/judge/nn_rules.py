@@ -311,6 +311,11 @@ def logits_grad(c, loss_grad, logits, targets, lse, divisor):
     return np.where((targets >= 0)[..., None], loss_grad / divisor * c.sum(p - hit, p + hit), 0)
 
 
+@rule("nn.argmax")
+def argmax(c, logits, bias):
+    return np.argmax(logits + bias, axis=-1)
+
+
 @rule("nn.cross_entropy_backward")
 def cross_entropy_backward(c, loss_grad, logits, targets, lse, count):
     return logits_grad(c, loss_grad, logits, targets, lse, max(float(count), 1.0))

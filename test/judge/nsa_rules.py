@@ -416,6 +416,14 @@ def cache_append(c, cache, row, index):
     return new
 
 
+@rule("nsa.advance")
+def advance(c, token, positions, ids, end, context):
+    token, place, kept = token[:, 0], positions + 1, ids.copy()
+    for b in np.flatnonzero(positions >= 0):
+        kept[b, place[b] % ids.shape[1]] = token[b]
+    return np.where((positions >= 0) & (token >= 0) & (token != end[0]) & (place < context), place, -1), kept
+
+
 @rule("nsa.cache_fill")
 def cache_fill(c, cache, rows, last):
     new = cache.copy()

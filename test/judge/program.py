@@ -162,7 +162,8 @@ class Program:
 
     def updated(self):
         """Numbers of results that are left in the memory of an argument, and these arguments."""
-        caches = {op.results[0]: op.operands["cache"] for op in self.ops if op.name in IN_PLACE}
+        places = [(op, *IN_PLACE[op.name]) for op in self.ops if op.name in IN_PLACE]
+        caches = {op.results[result]: op.operands[name] for op, result, name in places}
         return {self.results.index(v): a for v, a in [*caches.items(), *self.updates.items()] if v in self.results and a in self.arguments}
 
     @staticmethod
@@ -269,7 +270,8 @@ class Program:
 
 #: Operands without a gradient.
 FIXED = ("table", "ids", "targets", "start", "indices")
-IN_PLACE, STATE = ("nsa.cache_append", "nsa.cache_fill"), ', nn.role = "state", nn.init = #nn.init<constant, 0.0>'
+IN_PLACE = {"nsa.cache_append": (0, "cache"), "nsa.cache_fill": (0, "cache"), "nsa.advance": (1, "ids")}
+STATE = ', nn.role = "state", nn.init = #nn.init<constant, 0.0>'
 #: Results are the operands' elements.
 COPIES = ("nn.split_heads", "nn.merge_heads", "nn.recompute_barrier", "nn.embedding", "nn.split", "nn.concat",
           "nn.split_rows", "nn.concat_rows", "nn.fill", "nsa.take_row", "nsa.cache_append", "nsa.cache_fill", "nsa.cache_read")

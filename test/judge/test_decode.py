@@ -101,6 +101,36 @@ def test_prefill_of_two_lengths_goes_on_as_decode(execute, many):
             pair.check(pair.decode(at, at), at)
 
 
+@pytest.mark.parametrize("execute, name, steps", [(CPU(threads=1), "nsa", LENGTH), (HOPPER, "nsa", 12), (AMPERE, "window", 8)])
+def test_next_goes_on_with_most_likely_tokens_until_end(execute, name, steps):
+    """One sequence goes on from its last position, the other one up to a token that ends it, one is excluded."""
+    module, ids = Pair(name, execute, layers=1).cached, np.zeros((2, steps), np.int32)
+    bias = np.where(np.arange(256) == 7, -np.inf, 0).astype(np.float32)
+    begin = LENGTH - steps
+    ids[:, 0] = 3, 5
+    for at in range(steps - 1):
+        inputs = {"token": ids[:, at:at + 1], "positions": np.full(2, begin + at, np.int32)}
+        ids[:, at + 1] = (module.run("decode", inputs)["next_logits"][:, 0] + bias).argmax(-1)
+    end = next(token for token in ids[1, 1:] if token not in ids[0, 1:])
+    states = {"token": ids[:, :1], "positions": np.full(2, begin, np.int32), "end": np.array([end], np.int32), "bias": bias}
+    for state, value in states.items():
+        module.write(f"next.{state}", value)
+    found = [list(ids[:, 0])]
+    for at in range(steps - 1):
+        module.run("next", {})
+        found.append(list(module.read("next.ids")[:, (begin + at + 1) % 32]))
+    last = int(np.argmax(ids[1, 1:] == end)) + 1
+    assert [row[0] for row in found] == list(ids[0])
+    assert [row[1] for row in found[:last + 1]] == list(ids[1, :last + 1])
+    assert list(module.read("next.positions")) == [LENGTH - 1, -1]
+    module.run("next", {})
+    assert list(module.read("next.positions")) == [-1, -1]
+    module.write("next.positions", np.array([4, -1], np.int32))
+    module.write("embedding.weight", np.full((256, 32), np.inf, np.float32))
+    module.run("next", {})
+    assert module.read("next.ids")[0, 5] == -1 and list(module.read("next.positions")) == [-1, -1]
+
+
 @pytest.mark.parametrize("execute, length", [(CPU(threads=1), 40), (HOPPER, 20)])
 def test_position_minus_one_leaves_sequence_alone(execute, length):
     pair = Pair("nsa", execute)

@@ -361,17 +361,10 @@ void Drawing::draw(const Job &job, std::vector<Continuation> &all,
     body(0, count);
 }
 
-/// The next token of each sequence that goes on; -1 for others. Returns whether
-/// there is one.
-static bool drawTokens(Job &job, const GenerateOptions &options,
-                       Drawing &drawing, std::vector<Continuation> &all,
-                       Tokens &ids) {
-  auto isDone = [&](const Continuation &own) {
-    return own.ended || own.stop.stopped() || own.tokens == options.tokens;
-  };
-  for (size_t row = 0; row < all.size(); ++row)
-    ids[row] = isDone(all[row]) ? -1 : 0;
-  drawing.draw(job, all, ids);
+/// Adds the next token of each sequence that goes on; then it is -1 of those
+/// that do no longer. Returns whether some do.
+static bool addTokens(const Job &job, const GenerateOptions &options,
+                      std::vector<Continuation> &all, Tokens &ids) {
   bool goesOn = false;
   for (size_t row = 0; row < all.size(); ++row) {
     if (ids[row] < 0)
@@ -383,11 +376,57 @@ static bool drawTokens(Job &job, const GenerateOptions &options,
     else if (!own.ended)
       own.add((own.tokens ? "," : "") + std::to_string(ids[row]));
     own.tokens += !own.ended;
-    if (isDone(own))
+    if (own.ended || own.stop.stopped() || own.tokens == options.tokens)
       ids[row] = -1;
     goesOn |= ids[row] >= 0;
   }
   return goesOn;
+}
+
+/// Goes on with the most likely tokens, which the program chooses for as many
+/// steps as take little time.
+static Status addLikeliest(Job &job, const GenerateOptions &options,
+                           std::vector<Continuation> &all, Tokens &ids) {
+  constexpr double mostSeconds = 0.05;
+  NSA_RETURN_IF_ERROR(job.generator.restrictTokens(job.silent, job.end));
+  std::vector<Tokens> chosen;
+  int64_t ahead = 1;
+  for (bool goesOn = true; goesOn;) {
+    int64_t known = 0;
+    for (size_t row = 0; row < all.size(); ++row)
+      if (ids[row] >= 0)
+        known = all[row].tokens;
+    int64_t steps = std::min(ahead, options.tokens - known);
+    auto start = std::chrono::steady_clock::now();
+    NSA_RETURN_IF_ERROR(job.generator.appendLikeliest(ids, steps, chosen));
+    if (2 * secondsSince(start) < mostSeconds)
+      ahead = std::min(2 * ahead, job.generator.stepsAhead());
+    for (int64_t step = 0; step < steps && goesOn; ++step) {
+      for (size_t row = 0; row < all.size(); ++row)
+        if (ids[row] >= 0)
+          ids[row] = chosen[row][size_t(step)];
+      goesOn = addTokens(job, options, all, ids);
+    }
+  }
+  return {};
+}
+
+/// All tokens of the continuations after the prompts.
+static Status addAll(Job &job, const GenerateOptions &options,
+                     std::vector<Continuation> &all) {
+  NSA_ASSIGN_OR_RETURN(Drawing drawing, Drawing::create(job, options.sampling));
+  Tokens ids(all.size());
+  drawing.draw(job, all, ids);
+  bool goesOn = addTokens(job, options, all, ids);
+  if (goesOn && options.sampling.temperature == 0 &&
+      job.generator.stepsAhead() > 0)
+    return addLikeliest(job, options, all, ids);
+  while (goesOn) {
+    NSA_RETURN_IF_ERROR(job.generator.append(ids));
+    drawing.draw(job, all, ids);
+    goesOn = addTokens(job, options, all, ids);
+  }
+  return {};
 }
 
 static void printRate(const char *what, int64_t tokens, double seconds) {
@@ -434,14 +473,11 @@ static Status generate(const GenerateOptions &options) {
     all.emplace_back(options, all.size(), job.prompts.size() == 1);
     promptTokens += int64_t(prompt.size());
   }
-  NSA_ASSIGN_OR_RETURN(Drawing drawing, Drawing::create(job, options.sampling));
-  Tokens ids(all.size());
   auto start = std::chrono::steady_clock::now();
   NSA_RETURN_IF_ERROR(job.generator.prefill(job.prompts));
   double prefillSeconds = secondsSince(start);
   start = std::chrono::steady_clock::now();
-  while (drawTokens(job, options, drawing, all, ids))
-    NSA_RETURN_IF_ERROR(job.generator.append(ids));
+  NSA_RETURN_IF_ERROR(addAll(job, options, all));
   double seconds = secondsSince(start);
   for (size_t row = 0; row < all.size(); ++row) {
     Continuation &own = all[row];

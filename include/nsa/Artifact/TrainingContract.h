@@ -21,6 +21,9 @@
 //                                   once they changed; not if that is nothing
 //   prefill(tokens, positions)      fills the caches; output `next_logits`
 //   decode(token, positions)        the same for one token more
+//   next()                          the same for the token next.token [B, 1] at
+//                                   next.positions [B], which become the most
+//                                   likely token after it and its position
 //
 // A trainable program that generates samples (nsa-compile --sample-context N)
 // has decode, for B = 1, and prepare in place of forward; one that generates
@@ -29,7 +32,11 @@
 // token is i32 [B, 1], positions i32 [B]: in each sequence, the position of the
 // last token, from 0 to N - 1, or -1 for a sequence that is left alone.
 // next_logits [B, 1, V] are those of that token. Caches are states cache.I,
-// what was prepared prepared.I.
+// what was prepared prepared.I. What next goes on with are states next.*:
+// next.ids [B, R] has the tokens of a sequence at their positions modulo R; one
+// ends, at position -1, with the token next.end [1], with the context, and with
+// logits that are not finite, after which the token is -1. next.bias [V] is
+// added to logits.
 //
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
 // scalars. That of eval is the mean over the targets that are not negative.
@@ -68,6 +75,7 @@ inline constexpr const char forwardEntry[] = "forward";
 inline constexpr const char prepareEntry[] = "prepare";
 inline constexpr const char prefillEntry[] = "prefill";
 inline constexpr const char decodeEntry[] = "decode";
+inline constexpr const char nextEntry[] = "next";
 
 //===----------------------------------------------------------------------===//
 // Inputs and outputs
@@ -117,8 +125,15 @@ inline constexpr const char cachePrefix[] = "cache.";
 /// What it computes of its parameters once is `prepared.0`, `prepared.1`, ...
 inline constexpr const char preparedPrefix[] = "prepared.";
 
-/// Whether a state is one of these: it follows from parameters and tokens, and
-/// is no part of what training goes on with.
+/// What the entry `next` goes on with, of programs that have it.
+inline constexpr const char nextTokenState[] = "next.token";
+inline constexpr const char nextPositionsState[] = "next.positions";
+inline constexpr const char nextIdsState[] = "next.ids";
+inline constexpr const char nextEndState[] = "next.end";
+inline constexpr const char nextBiasState[] = "next.bias";
+
+/// Whether a state is one of caches and what is prepared: it follows from
+/// parameters and tokens, and is no part of what training goes on with.
 inline bool isDecodeState(std::string_view name) {
   return name.rfind(cachePrefix, 0) == 0 || name.rfind(preparedPrefix, 0) == 0;
 }

@@ -35,23 +35,36 @@ static SmallVector<const void *> getWritten(Operation *op) {
   return written;
 }
 
-/// The tensors that commands of the entry write.
-static llvm::DenseSet<const void *> findWritten(rt::EntryOp entry) {
-  llvm::DenseSet<const void *> written;
-  entry.walk([&](Operation *op) { written.insert_range(getWritten(op)); });
-  return written;
+/// The tensors that commands of the entry write, with the first of these
+/// commands; null where later ones have the tensor, too.
+using Writers = llvm::DenseMap<const void *, Operation *>;
+static Writers findWriters(rt::EntryOp entry) {
+  Writers writers;
+  entry.walk([&](Operation *op) {
+    if (isa<rt::ViewOp, rt::FlatViewOp>(op))
+      return;
+    for (Value memory : op->getOperands())
+      for (const void *part : getMemories(memory))
+        if (auto found = writers.find(part); found != writers.end())
+          found->second = nullptr;
+    for (const void *memory : getWritten(op))
+      writers.try_emplace(memory, op);
+  });
+  return writers;
 }
 
-/// The arguments of a launch that stay as they are while the entry runs.
-static llvm::SmallBitVector
-findConstants(rt::LaunchOp launch,
-              const llvm::DenseSet<const void *> &written) {
+/// The arguments of a launch that have not changed since the entry began, and
+/// are not read once they have.
+static llvm::SmallBitVector findConstants(rt::LaunchOp launch,
+                                          const Writers &writers) {
   llvm::SmallBitVector constants(launch->getNumOperands());
   for (auto [index, memory] : llvm::enumerate(launch.getInputs())) {
     SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(memory);
     constants[index] =
-        !names.empty() && llvm::none_of(names, [&](FlatSymbolRefAttr name) {
-          return written.contains(name.getAsOpaquePointer());
+        !names.empty() && llvm::all_of(names, [&](FlatSymbolRefAttr name) {
+          auto writer = writers.find(name.getAsOpaquePointer());
+          return writer == writers.end() ||
+                 (writer->second && launch->isBeforeInBlock(writer->second));
         });
   }
   return constants;
@@ -109,13 +122,12 @@ static bool leavesMemoryIdle(tile::KernelOp kernel,
 
 using LaunchedKernels = llvm::MapVector<Operation *, llvm::SmallBitVector>;
 
-/// Adds arguments of each kernel that are written, but by commands that have
+/// Finds arguments of each kernel that are written, but by commands that have
 /// ended when any launch of the kernel begins: those before the last launch in
 /// front that lets others begin late.
-static void addSettled(rt::EntryOp entry, const SymbolTable &symbols,
-                       const llvm::DenseSet<Operation *> &late,
-                       LaunchedKernels &kernels) {
-  LaunchedKernels settled;
+static void findSettled(rt::EntryOp entry, const SymbolTable &symbols,
+                        const llvm::DenseSet<Operation *> &late,
+                        LaunchedKernels &settled) {
   llvm::DenseMap<const void *, int64_t> lastWriter;
   int64_t number = 0, ended = 0;
   entry.walk([&](Operation *op) {
@@ -137,28 +149,30 @@ static void addSettled(rt::EntryOp entry, const SymbolTable &symbols,
     for (const void *memory : getWritten(op))
       lastWriter[memory] = number;
   });
-  for (auto &[kernel, arguments] : kernels)
-    arguments |= settled.lookup(kernel);
 }
 
 void nsa::noteLaunchOverlap(ModuleOp module) {
   SymbolTable symbols(module);
-  auto entry = symbols.lookup<rt::EntryOp>(training::decodeEntry);
-  if (!entry)
-    return;
-  llvm::DenseSet<const void *> written = findWritten(entry);
-  LaunchedKernels kernels;
+  SmallVector<rt::EntryOp> entries;
+  LaunchedKernels kernels, settled;
   SmallVector<rt::LaunchOp> first, all;
-  entry.walk([&](rt::LaunchOp launch) {
-    Operation *kernel = symbols.lookup(launch.getKernel());
-    llvm::SmallBitVector own = findConstants(launch, written);
-    auto [known, isNew] = kernels.try_emplace(kernel, own);
-    if (isNew)
-      first.push_back(launch);
-    else
-      known->second &= own;
-    all.push_back(launch);
-  });
+  for (const char *name : {training::decodeEntry, training::nextEntry}) {
+    auto entry = symbols.lookup<rt::EntryOp>(name);
+    if (!entry)
+      continue;
+    entries.push_back(entry);
+    Writers writers = findWriters(entry);
+    entry.walk([&](rt::LaunchOp launch) {
+      Operation *kernel = symbols.lookup(launch.getKernel());
+      llvm::SmallBitVector own = findConstants(launch, writers);
+      auto [known, isNew] = kernels.try_emplace(kernel, own);
+      if (isNew)
+        first.push_back(launch);
+      else
+        known->second &= own;
+      all.push_back(launch);
+    });
+  }
   Builder builder(module.getContext());
   Prefetches prefetches;
   llvm::DenseSet<Operation *> idle;
@@ -176,8 +190,10 @@ void nsa::noteLaunchOverlap(ModuleOp module) {
   for (size_t i = 1; i < all.size(); ++i)
     if (idle.contains(symbols.lookup(all[i].getKernel())))
       late.insert(symbols.lookup(all[i - 1].getKernel()));
-  addSettled(entry, symbols, late, kernels);
+  for (rt::EntryOp entry : entries)
+    findSettled(entry, symbols, late, settled);
   for (auto &[kernel, arguments] : kernels) {
+    arguments |= settled.lookup(kernel);
     SmallVector<int64_t> numbers(arguments.set_bits_begin(),
                                  arguments.set_bits_end());
     kernel->setAttr(kLaunchOverlapAttr, builder.getDenseI64ArrayAttr(numbers));

@@ -203,6 +203,7 @@ nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
 void nsa::populateNNToTilePatterns(KernelPatterns &patterns) {
   populateFusiblePatterns(patterns);
   populateEmbeddingPatterns(patterns);
+  populateArgmaxPatterns(patterns);
   populateRowSumPatterns(patterns);
   populateGatePatterns(patterns);
   populateCrossEntropyPatterns(patterns);

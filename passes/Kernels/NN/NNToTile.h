@@ -140,6 +140,7 @@ void populateFusiblePatterns(KernelPatterns &patterns);
 void addRMSNormKernels(RootKernels &roots);
 void addRotaryKernels(RootKernels &roots);
 
+void populateArgmaxPatterns(KernelPatterns &patterns);
 void populateRowSumPatterns(KernelPatterns &patterns);
 void populateEmbeddingPatterns(KernelPatterns &patterns);
 void populateGatePatterns(KernelPatterns &patterns);

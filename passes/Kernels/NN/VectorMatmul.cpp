@@ -411,7 +411,8 @@ void LaunchVectorMatmuls::runOnOperation() {
   for (auto function : module.getOps<func::FuncOp>()) {
     // Training entries keep their matmuls.
     if (!llvm::is_contained({StringRef(training::prefillEntry),
-                             StringRef(training::decodeEntry)},
+                             StringRef(training::decodeEntry),
+                             StringRef(training::nextEntry)},
                             function.getName()))
       continue;
     for (auto op : function.getOps<nn::MatmulOp>())

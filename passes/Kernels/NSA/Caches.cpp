@@ -335,6 +335,32 @@ static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
                          build);
 }
 
+static LogicalResult convertAdvance(AdvanceOp op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  ArrayRef<int64_t> shape = getShape(op.getIds());
+  int64_t batch = shape[0], kept = shape[1], context = op.getContext();
+  auto build = [&](TileBuilder &b, AdvanceOp::Adaptor in, ArrayRef<Value> out) {
+    Value numbers = b.range(0, batch, 0);
+    Value tokens = b.load(in.getToken(), {numbers, 0});
+    Expr end = b.loadScalar(in.getEnd(), {0});
+    auto found =
+        b.map({b.load(in.getPositions(), {numbers}), tokens},
+              {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                Expr runs = x[0] >= 0, place = x[0] + 1;
+                Expr goesOn = runs & (x[1] >= 0) & (x[1] != end) &
+                              (place < static_cast<double>(context));
+                return {select(goesOn, place, -1),
+                        select(runs, getPlace(place, kept), -1)};
+              });
+    b.store(found[0], out[0], {numbers});
+    b.store(tokens, out[1], {numbers, found[1]});
+  };
+  KernelSpec spec = makeSpec(
+      "b" + std::to_string(batch) + "n" + std::to_string(kept), {1, 1, 1});
+  spec.inPlace = {{2, 1}};
+  return replaceByKernel(cache, rewriter, op, spec, build);
+}
+
 /// Program: a sequence.
 static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
                                     PatternRewriter &rewriter) {
@@ -354,6 +380,7 @@ static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
 }
 
 void nsa::populateCachePatterns(KernelPatterns &patterns) {
-  patterns.add(convertCacheAppend, convertCacheFill, convertCacheRead,
-               convertLastBlock, convertRotaryAt, convertTakeRow);
+  patterns.add(convertAdvance, convertCacheAppend, convertCacheFill,
+               convertCacheRead, convertLastBlock, convertRotaryAt,
+               convertTakeRow);
 }
