@@ -6,4 +6,5 @@
 
 include "dialects/NN/NNOps.td"
 include "dialects/NN/NNActivations.td"
+include "dialects/NN/NNSampling.td"
 include "dialects/NN/NNOptimizers.td"

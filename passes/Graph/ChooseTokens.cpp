@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNSampling.h"
 #include "dialects/NSA/NSAOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Graph/FunctionUtils.h"
@@ -64,7 +64,14 @@ static void chooseTokens(func::FuncOp next, int64_t context) {
   OpOperand &logits = next.front().getTerminator()->getOpOperand(result);
   Value bias = addState(training::nextBiasState,
                         {getShape(logits.get()).back()}, builder.getF32Type());
-  Value token = nn::ArgmaxOp::create(builder, loc, logits.get(), bias);
+  Value uniforms =
+      addState(training::nextUniformsState,
+               {getDim(positions, 0), kKeptTokens, 2}, builder.getF32Type());
+  Value inverse =
+      addState(training::nextInverseState, {2}, builder.getF32Type());
+  Value best = nn::ArgmaxOp::create(builder, loc, logits.get(), bias);
+  Value token = nn::DrawOp::create(builder, loc, logits.get(), bias, best,
+                                   uniforms, positions, inverse);
   auto advance =
       AdvanceOp::create(builder, loc, token, positions, ids, end, context);
   logits.set(token);

@@ -101,22 +101,27 @@ Status Generator::bindNext() {
       {training::nextPositionsState, &next.positions},
       {training::nextIdsState, &next.ids},
       {training::nextEndState, &next.end},
-      {training::nextBiasState, &next.bias}};
+      {training::nextBiasState, &next.bias},
+      {training::nextUniformsState, &next.uniforms},
+      {training::nextInverseState, &next.inverse}};
   for (auto &[name, view] : views) {
     NSA_ASSIGN_OR_RETURN(*view, model.tensor(name));
   }
   uint64_t batch = uint64_t(rows), vocab = uint64_t(tokens);
-  bool isShaped =
-      next.token.elements() == batch && next.positions.elements() == batch &&
-      next.ids.shape.size() == 2 && next.ids.shape[0] == batch &&
-      next.ids.shape[1] > 0 && next.end.elements() == 1 &&
-      next.bias.elements() == vocab && next.bias.type == DataType::F32;
-  for (const auto &[name, view] : views)
-    isShaped &= view == &next.bias || view->type == DataType::I32;
+  bool isShaped = next.token.elements() == batch &&
+                  next.positions.elements() == batch &&
+                  next.ids.shape.size() == 2 && next.ids.shape[0] == batch &&
+                  next.ids.shape[1] > 0 && next.end.elements() == 1 &&
+                  next.bias.elements() == vocab &&
+                  next.uniforms.elements() == 2 * next.ids.elements() &&
+                  next.inverse.elements() == 2;
+  for (size_t i = 0; i < std::size(views); ++i)
+    isShaped &=
+        views[i].second->type == (i < 4 ? DataType::I32 : DataType::F32);
   if (!isShaped)
     return Error{model.artifact().name() + ": entry " +
                  quote(training::nextEntry) + " has other tensors"};
-  return restrictTokens({}, -1);
+  return setChoice({/*temperature=*/0}, {}, -1);
 }
 
 Result<Generator> Generator::create(Program program) {
@@ -316,23 +321,46 @@ Status Generator::append(const std::vector<int32_t> &ids) {
 // Tokens that the program chooses
 //===----------------------------------------------------------------------===//
 
-Status Generator::restrictTokens(const std::vector<int32_t> &excluded,
-                                 int64_t end) {
+int64_t Generator::stepsAhead(const SamplingOptions &options) const {
+  // Of other temperatures, f32 has no inverse that is exact enough.
+  constexpr double least = 1e-6, most = 1e6;
+  bool chooses = options.topK == 0 && options.topP == 1 &&
+                 (options.temperature == 0 || (options.temperature >= least &&
+                                               options.temperature <= most));
+  return nextEntry && chooses ? int64_t(next.ids.shape[1]) : 0;
+}
+
+/// Two numbers whose sum is nearly `number`.
+static void split(double number, float *parts) {
+  parts[0] = float(number);
+  parts[1] = float(number - double(parts[0]));
+}
+
+Status Generator::setChoice(const SamplingOptions &options,
+                            const std::vector<int32_t> &excluded, int64_t end) {
   std::fill_n(next.bias.as<float>(), tokens, 0.0f);
   for (int32_t id : excluded)
     next.bias.as<float>()[id] = -std::numeric_limits<float>::infinity();
   *next.end.as<int32_t>() = int32_t(end);
-  NSA_RETURN_IF_ERROR(model.toDevice(next.bias));
-  return model.toDevice(next.end);
+  draws = options.temperature > 0;
+  split(draws ? 1 / options.temperature : 0, next.inverse.as<float>());
+  for (const TensorView &state : {next.bias, next.end, next.inverse})
+    NSA_RETURN_IF_ERROR(model.toDevice(state));
+  return {};
 }
 
 /// What the steps have chosen for a sequence: all of it but the last token is
 /// appended.
 Status Generator::takeChosen(int64_t row, int64_t steps,
                              std::vector<int32_t> &chosen) {
-  int64_t &length = lengths[size_t(row)], kept = stepsAhead();
+  int64_t &length = lengths[size_t(row)], kept = int64_t(next.ids.shape[1]);
+  constexpr int32_t undecided = -2;
   for (;; ++length) {
     int32_t id = next.ids.as<int32_t>()[row * kept + length % kept];
+    if (id == undecided) {
+      --length;
+      return {};
+    }
     if (id < 0)
       return notFinite(row);
     chosen.push_back(id);
@@ -342,15 +370,23 @@ Status Generator::takeChosen(int64_t row, int64_t steps,
   }
 }
 
-Status Generator::appendLikeliest(const std::vector<int32_t> &ids,
-                                  int64_t steps,
-                                  std::vector<std::vector<int32_t>> &chosen) {
-  if (steps < 1 || steps > stepsAhead())
+Status Generator::appendChosen(const std::vector<int32_t> &ids, int64_t steps,
+                               const std::vector<double> &uniforms,
+                               std::vector<std::vector<int32_t>> &chosen) {
+  int64_t kept = nextEntry ? int64_t(next.ids.shape[1]) : 0;
+  if (steps < 1 || steps > kept)
     return Error{std::to_string(steps) + " steps, expected 1 to " +
-                 std::to_string(stepsAhead())};
+                 std::to_string(kept)};
   NSA_RETURN_IF_ERROR(placeTokens(ids, next.token, next.positions));
+  for (int64_t row = 0; draws && row < int64_t(ids.size()); ++row)
+    for (int64_t step = 0; step < steps; ++step)
+      split(uniforms[size_t(row * steps + step)],
+            next.uniforms.as<float>() +
+                2 * (row * kept + (lengths[size_t(row)] + step) % kept));
   NSA_RETURN_IF_ERROR(model.toDevice(next.token));
   NSA_RETURN_IF_ERROR(model.toDevice(next.positions));
+  if (draws)
+    NSA_RETURN_IF_ERROR(model.toDevice(next.uniforms));
   for (int64_t step = 0; step < steps; ++step)
     NSA_RETURN_IF_ERROR(model.start(*nextEntry));
   NSA_RETURN_IF_ERROR(model.finish(*nextEntry));

@@ -9,6 +9,7 @@
 #define NSA_RUNTIME_GENERATE_GENERATOR_H
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/Generate/Sampling.h"
 
 #include <cstdint>
 #include <vector>
@@ -35,20 +36,22 @@ public:
   /// but for selections. A sequence that is full is an error.
   Status append(const std::vector<int32_t> &ids);
 
-  /// Steps for which the program chooses the most likely tokens itself; 0 if it
-  /// has no entry `next`.
-  int64_t stepsAhead() const {
-    return nextEntry ? int64_t(next.ids.shape[1]) : 0;
-  }
-  /// For `appendLikeliest`: tokens that are never chosen, and the one that ends
-  /// a sequence, or -1.
-  Status restrictTokens(const std::vector<int32_t> &excluded, int64_t end);
+  /// Steps for which the program may choose tokens itself; 0 if it does not
+  /// with these options.
+  int64_t stepsAhead(const SamplingOptions &options) const;
+  /// For `appendChosen`: how tokens are chosen, which never are, and the one
+  /// that ends a sequence, or -1.
+  Status setChoice(const SamplingOptions &options,
+                   const std::vector<int32_t> &excluded, int64_t end);
   /// Appends a token to each sequence, as `append` does, and `steps` - 1 times
-  /// the most likely next one; at most `stepsAhead` steps. `chosen` has the
-  /// most likely token after each step, fewer where a sequence ended: the last
-  /// one is not appended. There are no logits afterwards.
-  Status appendLikeliest(const std::vector<int32_t> &ids, int64_t steps,
-                         std::vector<std::vector<int32_t>> &chosen);
+  /// the next one, which the program chooses, with a temperature by
+  /// `uniforms` [sequences, steps]. `chosen` has the token after each step,
+  /// fewer where a sequence ended or where it takes logits to choose one. The
+  /// last of a sequence's tokens is not appended. There are no logits
+  /// afterwards.
+  Status appendChosen(const std::vector<int32_t> &ids, int64_t steps,
+                      const std::vector<double> &uniforms,
+                      std::vector<std::vector<int32_t>> &chosen);
 
   /// The logits of the token after the last one of a sequence, as f32. Valid
   /// until the next token of any sequence.
@@ -92,8 +95,9 @@ private:
   TensorView promptTokens, token, positions, nextLogits;
   /// What the entry `next` goes on with.
   struct {
-    TensorView token, positions, ids, end, bias;
+    TensorView token, positions, ids, end, bias, uniforms, inverse;
   } next;
+  bool draws = false;
   int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;
   /// Of each sequence, where the entries leave them or in `keptLogits`.
   std::vector<const float *> lastLogits;

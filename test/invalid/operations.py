@@ -74,6 +74,12 @@ OPERATIONS = [
     ),
     ("nn.argmax", [X, "tensor<32xf32>"], {}, ["tensor<2x8xi32>"]),
     (
+        "nn.draw",
+        ["tensor<2x1x32xf32>", "tensor<32xf32>", "tensor<2x1xi32>", "tensor<2x8x2xf32>", "tensor<2xi32>", "tensor<2xf32>"],
+        {},
+        ["tensor<2x1xi32>"],
+    ),
+    (
         "nsa.advance",
         ["tensor<2x1xi32>", "tensor<2xi32>", "tensor<2x32xi32>", "tensor<1xi32>"],
         {"context": 64},
@@ -97,6 +103,7 @@ FREE = {
     ("nn.rotary", 0, 1),
     ("nn.rotary", 1, 0),
     ("nn.cross_entropy", 0, 2),
+    ("nn.draw", 3, 1),
     ("nn.sum_rows", 0, 0),
     ("nn.sum_rows", 0, 1),
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ["dialects/NN/NNOps.td", "dialects/NN/NNActivations.td", "dialects/NN/NNOptimizers.td",
+SOURCES = ["dialects/NN/NNOps.td", "dialects/NN/NNActivations.td", "dialects/NN/NNOptimizers.td", "dialects/NN/NNSampling.td",
            "dialects/NSA/NSADecodeOps.td"]
 
 

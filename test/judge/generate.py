@@ -442,6 +442,20 @@ def _(b):
     b.op("nn.argmax", logits=b.normal(b.between(1, 3), 1, vocab, scale=3), bias=b.argument(bias, "f32"))
 
 
+@sample("nn.draw")
+def _(b):
+    batch, vocab, kept = b.between(1, 3), b.pick([1, 17, 300, 5000]), b.pick([1, 8])
+    logits = b.normal(batch, 1, vocab, scale=b.pick([0.01, 3]))
+    bias = b.argument(np.where(b.rng.random(vocab) < b.pick([0, 0.4]), -64.0, 0.0), "f32")
+    best = np.where(b.chance(0.1), -1, np.argmax(logits.array[:, 0] + bias.array, axis=-1))[:, None]
+
+    def pair(x):
+        return b.argument(np.stack([np.float32(x), x - np.float32(x)], axis=-1), "f32")
+
+    b.op("nn.draw", logits=logits, bias=bias, best=b.argument(best), uniforms=pair(b.rng.random((batch, kept))),
+         positions=b.argument(b.rng.integers(-1, 20, batch)), inverse=pair(np.float64(b.pick([0, 1, 1 / 0.7, 1 / 3, 50]))))
+
+
 @sample("nn.cross_entropy")
 def _(b):
     logits, targets = loss_operands(b)

@@ -316,6 +316,21 @@ def argmax(c, logits, bias):
     return np.argmax(logits + bias, axis=-1)
 
 
+@rule("nn.draw")
+def draw(c, logits, bias, best, uniforms, positions, inverse):
+    """As the host draws, a token at a time."""
+    drawn = best.copy()
+    for b, (top,) in enumerate(best):
+        if top < 0 or inverse[0] == 0:
+            continue
+        x = logits[b, 0] + bias
+        weights = np.exp((x - x[top]) * inverse.sum())
+        target = uniforms[b, (positions[b] + 1) % uniforms.shape[1]].sum() * np.cumsum(weights)[-1]
+        left = np.subtract.accumulate([target, *weights])[1:]
+        drawn[b] = np.argmax(left < 0) if left[-1] < 0 else np.flatnonzero(weights)[-1]
+    return drawn
+
+
 @rule("nn.cross_entropy_backward")
 def cross_entropy_backward(c, loss_grad, logits, targets, lse, count):
     return logits_grad(c, loss_grad, logits, targets, lse, max(float(count), 1.0))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from executors import CPU, TARGET, Emulator, nsa
+from executors import CPU, SEED, TARGET, Emulator, nsa
 
 CONFIG = """
 model: {{dim: 32, n_layers: {layers}, n_heads: {heads}, n_kv_groups: {groups}, d_k: 16, d_v: 16, {model}}}
@@ -102,17 +102,25 @@ def test_prefill_of_two_lengths_goes_on_as_decode(execute, many):
 
 
 @pytest.mark.parametrize("execute, name, steps", [(CPU(threads=1), "nsa", LENGTH), (HOPPER, "nsa", 12), (AMPERE, "window", 8)])
-def test_next_goes_on_with_most_likely_tokens_until_end(execute, name, steps):
-    """One sequence goes on from its last position, the other one up to a token that ends it, one is excluded."""
-    module, ids = Pair(name, execute, layers=1).cached, np.zeros((2, steps), np.int32)
+@pytest.mark.parametrize("inverse", [0, 1.25])
+def test_next_chooses_as_host_until_end(execute, name, steps, inverse):
+    """One sequence goes on to the end of the context, the other one up to a token that ends it; one token is excluded."""
+    decoding, module = (Pair(name, execute, layers=1).cached for _ in range(2))
+    ids = np.zeros((2, steps), np.int32)
+    uniforms = np.random.default_rng(SEED).random((2, 32)).astype(np.float32)
     bias = np.where(np.arange(256) == 7, -np.inf, 0).astype(np.float32)
     begin = LENGTH - steps
     ids[:, 0] = 3, 5
     for at in range(steps - 1):
         inputs = {"token": ids[:, at:at + 1], "positions": np.full(2, begin + at, np.int32)}
-        ids[:, at + 1] = (module.run("decode", inputs)["next_logits"][:, 0] + bias).argmax(-1)
+        logits = np.float64(decoding.run("decode", inputs)["next_logits"][:, 0] + bias)
+        ids[:, at + 1] = logits.argmax(-1)
+        if inverse:
+            sums = np.exp((logits - logits.max(-1, keepdims=True)) * inverse).cumsum(-1)
+            ids[:, at + 1] = (sums > uniforms[:, (begin + at + 1) % 32, None] * sums[:, -1:]).argmax(-1)
     end = next(token for token in ids[1, 1:] if token not in ids[0, 1:])
-    states = {"token": ids[:, :1], "positions": np.full(2, begin, np.int32), "end": np.array([end], np.int32), "bias": bias}
+    states = {"token": ids[:, :1], "positions": np.full(2, begin, np.int32), "end": np.array([end], np.int32), "bias": bias,
+              "uniforms": np.stack([uniforms, np.zeros_like(uniforms)], -1), "inverse": np.array([inverse, 0], np.float32)}
     for state, value in states.items():
         module.write(f"next.{state}", value)
     found = [list(ids[:, 0])]

@@ -361,53 +361,68 @@ void Drawing::draw(const Job &job, std::vector<Continuation> &all,
     body(0, count);
 }
 
-/// Adds the next token of each sequence that goes on; then it is -1 of those
-/// that do no longer. Returns whether some do.
-static bool addTokens(const Job &job, const GenerateOptions &options,
-                      std::vector<Continuation> &all, Tokens &ids) {
-  bool goesOn = false;
+/// Adds a token to a continuation. Returns whether it goes on.
+static bool addToken(const Job &job, const GenerateOptions &options,
+                     Continuation &own, int32_t id) {
+  own.ended = id == job.end;
+  if (!own.ended && job.tokenizer)
+    own.add(own.stop.push(textOf(*job.tokenizer, id)));
+  else if (!own.ended)
+    own.add((own.tokens ? "," : "") + std::to_string(id));
+  own.tokens += !own.ended;
+  return !own.ended && !own.stop.stopped() && own.tokens < options.tokens;
+}
+
+/// Draws the next token of each sequence that goes on, by its logits; then it
+/// is -1 of those that do no longer.
+static void addDrawn(const Job &job, const GenerateOptions &options,
+                     Drawing &drawing, std::vector<Continuation> &all,
+                     Tokens &ids) {
+  drawing.draw(job, all, ids);
+  for (size_t row = 0; row < all.size(); ++row)
+    if (ids[row] >= 0 && !addToken(job, options, all[row], ids[row]))
+      ids[row] = -1;
+}
+
+static bool goesOn(const Tokens &ids) {
+  return std::any_of(ids.begin(), ids.end(),
+                     [](int32_t id) { return id >= 0; });
+}
+
+/// Takes `steps` tokens that the program chooses, and draws those that it
+/// leaves to the host.
+static Status addChosen(Job &job, const GenerateOptions &options,
+                        Drawing &drawing, std::vector<Continuation> &all,
+                        Tokens &ids, int64_t steps) {
+  std::vector<double> uniforms;
+  for (const Continuation &own : all) {
+    PhiloxStream random = own.random;
+    for (int64_t step = 0; step < steps; ++step)
+      uniforms.push_back(random.uniform());
+  }
+  std::vector<Tokens> chosen;
+  NSA_RETURN_IF_ERROR(job.generator.appendChosen(ids, steps, uniforms, chosen));
+  Tokens left(ids.size(), -1);
   for (size_t row = 0; row < all.size(); ++row) {
     if (ids[row] < 0)
       continue;
-    Continuation &own = all[row];
-    own.ended = ids[row] == job.end;
-    if (!own.ended && job.tokenizer)
-      own.add(own.stop.push(textOf(*job.tokenizer, ids[row])));
-    else if (!own.ended)
-      own.add((own.tokens ? "," : "") + std::to_string(ids[row]));
-    own.tokens += !own.ended;
-    if (own.ended || own.stop.stopped() || own.tokens == options.tokens)
-      ids[row] = -1;
-    goesOn |= ids[row] >= 0;
-  }
-  return goesOn;
-}
-
-/// Goes on with the most likely tokens, which the program chooses for as many
-/// steps as take little time.
-static Status addLikeliest(Job &job, const GenerateOptions &options,
-                           std::vector<Continuation> &all, Tokens &ids) {
-  constexpr double mostSeconds = 0.05;
-  NSA_RETURN_IF_ERROR(job.generator.restrictTokens(job.silent, job.end));
-  std::vector<Tokens> chosen;
-  int64_t ahead = 1;
-  for (bool goesOn = true; goesOn;) {
-    int64_t known = 0;
-    for (size_t row = 0; row < all.size(); ++row)
-      if (ids[row] >= 0)
-        known = all[row].tokens;
-    int64_t steps = std::min(ahead, options.tokens - known);
-    auto start = std::chrono::steady_clock::now();
-    NSA_RETURN_IF_ERROR(job.generator.appendLikeliest(ids, steps, chosen));
-    if (2 * secondsSince(start) < mostSeconds)
-      ahead = std::min(2 * ahead, job.generator.stepsAhead());
-    for (int64_t step = 0; step < steps && goesOn; ++step) {
-      for (size_t row = 0; row < all.size(); ++row)
-        if (ids[row] >= 0)
-          ids[row] = chosen[row][size_t(step)];
-      goesOn = addTokens(job, options, all, ids);
+    for (int32_t id : chosen[row]) {
+      all[row].random.next();
+      ids[row] = addToken(job, options, all[row], id) ? id : -1;
+      if (ids[row] < 0)
+        break;
     }
+    if (int64_t(chosen[row].size()) < steps)
+      left[row] = ids[row];
   }
+  if (!goesOn(left))
+    return {};
+  NSA_RETURN_IF_ERROR(job.generator.append(left));
+  Tokens drawn = left;
+  addDrawn(job, options, drawing, all, drawn);
+  for (size_t row = 0; row < all.size(); ++row)
+    if (left[row] >= 0)
+      ids[row] = drawn[row];
   return {};
 }
 
@@ -415,16 +430,29 @@ static Status addLikeliest(Job &job, const GenerateOptions &options,
 static Status addAll(Job &job, const GenerateOptions &options,
                      std::vector<Continuation> &all) {
   NSA_ASSIGN_OR_RETURN(Drawing drawing, Drawing::create(job, options.sampling));
+  int64_t most = job.generator.stepsAhead(options.sampling);
+  if (most)
+    NSA_RETURN_IF_ERROR(
+        job.generator.setChoice(options.sampling, job.silent, job.end));
   Tokens ids(all.size());
-  drawing.draw(job, all, ids);
-  bool goesOn = addTokens(job, options, all, ids);
-  if (goesOn && options.sampling.temperature == 0 &&
-      job.generator.stepsAhead() > 0)
-    return addLikeliest(job, options, all, ids);
-  while (goesOn) {
-    NSA_RETURN_IF_ERROR(job.generator.append(ids));
-    drawing.draw(job, all, ids);
-    goesOn = addTokens(job, options, all, ids);
+  addDrawn(job, options, drawing, all, ids);
+  // The program goes on alone for as many steps as take little time.
+  constexpr double mostSeconds = 0.05;
+  for (int64_t ahead = 1; goesOn(ids);) {
+    if (!most) {
+      NSA_RETURN_IF_ERROR(job.generator.append(ids));
+      addDrawn(job, options, drawing, all, ids);
+      continue;
+    }
+    int64_t left = 0;
+    for (size_t row = 0; row < all.size(); ++row)
+      if (ids[row] >= 0)
+        left = std::max(left, options.tokens - all[row].tokens);
+    auto start = std::chrono::steady_clock::now();
+    NSA_RETURN_IF_ERROR(
+        addChosen(job, options, drawing, all, ids, std::min(ahead, left)));
+    if (2 * secondsSince(start) < mostSeconds)
+      ahead = std::min(2 * ahead, most);
   }
   return {};
 }

@@ -22,8 +22,8 @@
 //   prefill(tokens, positions)      fills the caches; output `next_logits`
 //   decode(token, positions)        the same for one token more
 //   next()                          the same for the token next.token [B, 1] at
-//                                   next.positions [B], which become the most
-//                                   likely token after it and its position
+//                                   next.positions [B], which become a token
+//                                   that is chosen and its position
 //
 // A trainable program that generates samples (nsa-compile --sample-context N)
 // has decode, for B = 1, and prepare in place of forward; one that generates
@@ -36,7 +36,9 @@
 // next.ids [B, R] has the tokens of a sequence at their positions modulo R; one
 // ends, at position -1, with the token next.end [1], with the context, and with
 // logits that are not finite, after which the token is -1. next.bias [V] is
-// added to logits.
+// added to logits. The token is the most likely one if next.inverse [2] is 0;
+// of 1 / temperature, as a sum, it is drawn by the sum of next.uniforms [B, R,
+// 2] at its position modulo R (nn.draw), and -2 where a host has to decide.
 //
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
 // scalars. That of eval is the mean over the targets that are not negative.
@@ -131,6 +133,8 @@ inline constexpr const char nextPositionsState[] = "next.positions";
 inline constexpr const char nextIdsState[] = "next.ids";
 inline constexpr const char nextEndState[] = "next.end";
 inline constexpr const char nextBiasState[] = "next.bias";
+inline constexpr const char nextUniformsState[] = "next.uniforms";
+inline constexpr const char nextInverseState[] = "next.inverse";
 
 /// Whether a state is one of caches and what is prepared: it follows from
 /// parameters and tokens, and is no part of what training goes on with.

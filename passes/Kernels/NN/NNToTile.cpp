@@ -204,6 +204,7 @@ void nsa::populateNNToTilePatterns(KernelPatterns &patterns) {
   populateFusiblePatterns(patterns);
   populateEmbeddingPatterns(patterns);
   populateArgmaxPatterns(patterns);
+  populateDrawPatterns(patterns);
   populateRowSumPatterns(patterns);
   populateGatePatterns(patterns);
   populateCrossEntropyPatterns(patterns);

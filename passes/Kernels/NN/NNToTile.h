@@ -141,6 +141,7 @@ void addRMSNormKernels(RootKernels &roots);
 void addRotaryKernels(RootKernels &roots);
 
 void populateArgmaxPatterns(KernelPatterns &patterns);
+void populateDrawPatterns(KernelPatterns &patterns);
 void populateRowSumPatterns(KernelPatterns &patterns);
 void populateEmbeddingPatterns(KernelPatterns &patterns);
 void populateGatePatterns(KernelPatterns &patterns);
