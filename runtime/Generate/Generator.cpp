@@ -327,6 +327,8 @@ int64_t Generator::stepsAhead(const SamplingOptions &options) const {
   bool chooses = options.topK == 0 && options.topP == 1 &&
                  (options.temperature == 0 || (options.temperature >= least &&
                                                options.temperature <= most));
+  // What each step selected, the host takes.
+  chooses = chooses && stepSelection.empty();
   return nextEntry && chooses ? int64_t(next.ids.shape[1]) : 0;
 }
 

@@ -176,18 +176,25 @@ static Limits getLimits(const AttentionShape &shape) {
 }
 
 /// The more heads a group has, the fewer queries fill a warpgroup, and the
-/// smaller is their union. Measured on an H200 with recorded selections: see
-/// docs/performance.md.
+/// smaller is their union. Measured on an H200 with recorded selections, of
+/// which those at random may be 5 % slower: see docs/performance.md. In long
+/// sequences these have little in common, so that lists stay where the heads of
+/// a group fill the 16 rows of an M-tile.
 static void chooseUnions(SelectedForms &forms,
                          const SelectedAttention &selected) {
   const AttentionShape &shape = selected.shape;
   if (!SelectedAttention::isLong(shape, selected.selectBlock, selected.count) ||
       !selected.fitsUnions())
     return;
-  bool hasWideHeads = shape.keyWidth + shape.valueWidth > 256;
-  if (!hasWideHeads && shape.group() >= 2)
+  constexpr int64_t longest = 16384, rows = SelectedAttention::kWarpRows;
+  int64_t group = shape.group(), width = shape.keyWidth + shape.valueWidth;
+  bool fillsRows = rows - rows / std::min(group, rows) * group < 2;
+  bool isShort = int64_t(shape.sequence) <= longest;
+  bool pays = isShort || !fillsRows || (group == 8 && width > 128);
+  if (width <= 256 && group >= 2 && group < 16 &&
+      (pays || (group == 4 && width <= 128)))
     forms.forward = SelectionForm::Unions;
-  if (shape.group() >= (hasWideHeads ? 8 : 3))
+  if (width > 256 ? group >= 8 : group >= 3 && (pays || group >= 16))
     forms.queryGrad = SelectionForm::Unions;
 }
 
