@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <tuple>
 #include <limits>
+#include <tuple>
 
 using namespace nsa;
 

@@ -71,7 +71,7 @@ int64_t DenseAttention::getForwardKeyTile(const KernelCut &cut) const {
 /// 128 registers per thread.
 int64_t DenseAttention::getMinBlocks(const KernelCut &cut) const {
   int64_t rows = getProductRows(cut);
-  if (rows == 0 || isWide())
+  if (rows == 0 || hasWideHeads())
     return 0;
   if (ownQueryTile == rows && isThin() && !isGraded())
     return 4;

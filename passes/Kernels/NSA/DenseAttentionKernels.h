@@ -109,14 +109,15 @@ struct DenseAttention {
   int64_t getQueryGradBlocks(bool hasBranches) const {
     if (!hasWarpgroups || queryTile != 64)
       return 0;
-    return hasBranches && isThin()      ? 3
-           : !seesFewKeys() || isWide() ? 0
-           : isThin()                   ? 4
-                                        : 3;
+    return hasBranches && isThin()            ? 3
+           : !seesFewKeys() || hasWideHeads() ? 0
+           : isThin()                         ? 4
+                                              : 3;
   }
   /// The same of the gradients of keys.
   int64_t getKeyValueGradBlocks() const {
-    return hasWarpgroups && seesFewKeys() && !isWide() && !isThin() ? 3 : 0;
+    return hasWarpgroups && seesFewKeys() && !hasWideHeads() && !isThin() ? 3
+                                                                          : 0;
   }
   /// Whether three warpgroups compute so many exponents for each dot that
   /// they issue instructions most of the time.
@@ -173,7 +174,9 @@ private:
   /// Whether sums of values have few registers: with more keys at once, scores
   /// have as many as those of wider heads.
   bool isThin() const { return shape.keyWidth <= 64 && shape.valueWidth <= 64; }
-  bool isWide() const { return shape.keyWidth > 128 || shape.valueWidth > 128; }
+  bool hasWideHeads() const {
+    return shape.keyWidth > 128 || shape.valueWidth > 128;
+  }
   /// Whether a query sees so many keys that three consumer warpgroups with a
   /// producer are faster than two programs of two.
   bool isLong() const;

@@ -36,8 +36,8 @@ func.func @pairs(%q: tensor<1x8192x16x64xbf16>, %k: tensor<1x8192x8x64xbf16>, %i
 
 // In long sequences four heads, which fill M-tiles of 16 rows, do the same.
 // CHECK-LABEL: func.func @far
-// CHECK: tile.launch @selected_attention_rows_b1s32768
-// CHECK: tile.launch @selected_attention_backward_dq_rows_b1s32768
+// CHECK: tile.launch @selected_attention_parts_b1s32768
+// CHECK: tile.launch @selected_attention_backward_dq_parts_b1s32768
 func.func @far(%q: tensor<1x32768x4x128xbf16>, %k: tensor<1x32768x1x128xbf16>, %i: tensor<1x1x32768x16xi32>) -> tensor<1x32768x4x128xbf16> {
   %o, %l = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x1x32768x16xi32>) : tensor<1x32768x4x128xbf16>, tensor<1x32768x1x128xbf16>, tensor<1x32768x1x128xbf16>
   %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x1x32768x16xi32>) : tensor<1x32768x4x128xbf16>, tensor<1x32768x4x128xbf16>, tensor<1x32768x1x128xbf16>, tensor<1x32768x1x128xbf16>, tensor<1x32768x4x128xbf16>, tensor<1x4x32768xf32>
