@@ -114,7 +114,7 @@ def test_packed_opcheck():
     for operator, arguments in (
             ("attend", (*inputs[:3], None, start, "#nsa.window<8>", None)),
             ("compress", (inputs[1], weights[0], start, "mlp", 8, 4)),
-            ("attention", (*inputs, *weights, nt.rotary_table(33, 16, device=DEVICE), start, sizes, "mlp", None))):
+            ("attention", (*inputs, *weights, nt.rotary_table(33, 16, device=DEVICE), start, None, sizes, "mlp", None))):
         library.opcheck(getattr(torch.ops.nsa, operator).default, arguments)
 
 
