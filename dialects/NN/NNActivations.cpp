@@ -3,7 +3,6 @@
 #include "dialects/NN/NNActivations.h"
 #include "dialects/Interfaces/Expr.h"
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/NN/NNSampling.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -16,10 +15,6 @@ void NNDialect::registerActivations() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/NN/NNActivations.cpp.inc"
-      >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/NN/NNSampling.cpp.inc"
       >();
 }
 

@@ -35,6 +35,7 @@ void NNDialect::initialize() {
   registerActivations();
   registerModuleOps();
   registerOptimizers();
+  registerSampling();
 }
 
 //===----------------------------------------------------------------------===//

@@ -54,6 +54,7 @@ def NN_Dialect : Dialect {
     void registerActivations();
     void registerModuleOps();
     void registerOptimizers();
+    void registerSampling();
   }];
 }
 

@@ -10,6 +10,13 @@ using namespace nsa::nn;
 #define GET_OP_CLASSES
 #include "dialects/NN/NNSampling.cpp.inc"
 
+void NNDialect::registerSampling() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNSampling.cpp.inc"
+      >();
+}
+
 LogicalResult DrawOp::verify() {
   int64_t batch = getDim(getLogits(), 0), vocab = getDim(getLogits(), 2);
   if (failed(checkNotEmpty(*this, "logits", getLogits())) ||
