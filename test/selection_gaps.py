@@ -22,16 +22,7 @@ import yaml  # noqa: E402
 import nsa  # noqa: E402
 import nsa_rules  # noqa: E402
 from numerics import Exact  # noqa: E402
-from selections import expose  # noqa: E402
-
-
-def load(model, source, **options):
-    module = nsa.compile(source, **options)
-    module.run("init", {})
-    for name in module.tensors:
-        if name in model.parameters:
-            module.write(name, model.parameters[name])
-    return module
+from selections import expose, load_parameters  # noqa: E402
 
 
 def blocks_of(results, prefix, layers):
@@ -62,10 +53,11 @@ def main():
     config, length = yaml.safe_load(model.config), model.seq_len
     sizes, text = config["nsa"], nsa.model_text(model.config)
     one = {"micro_batch": 1, "seq_len": length, "threads": 1}
-    trained = load(model, text, selection=True, **one)
-    cached = load(model, text, selection=True, context=length, **one)
+    trained = load_parameters(nsa.compile(text, selection=True, **one), model)
+    cached = load_parameters(nsa.compile(text, selection=True, context=length, **one), model)
     layers = sum(name.startswith("selection.") for name in trained.entries["forward"][1])
-    scored = load(model, expose(nsa.compile_to("gradient", text, micro_batch=1, seq_len=length), "forward", layers), threads=1)
+    scores = expose(nsa.compile_to("gradient", text, micro_batch=1, seq_len=length), "forward", layers)
+    scored = load_parameters(nsa.compile(scores, threads=1), model)
     data = np.frombuffer(pathlib.Path(args.text).read_bytes(), np.uint8).astype(np.int32)
     if len(data) < args.windows * length:
         sys.exit(f"{args.text} has {len(data)} bytes, {args.windows} windows of {length} need {args.windows * length}")

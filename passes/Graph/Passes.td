@@ -310,11 +310,13 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
 def ChooseTokens : Pass<"nsa-choose-tokens", "::mlir::ModuleOp"> {
   let summary = "Make the entry point of generation that needs no host";
   let description = [{
-    Makes `@next` of `@decode`, which chooses the most likely token (`nn.argmax`)
-    and its position (`nsa.advance`) for its own next run: token and positions are
-    no inputs but states `next.token` and `next.positions`, as are the last tokens of
-    each sequence (`next.ids`), the token that ends one (`next.end`) and a
-    bias of the logits (`next.bias`). Logits are no result of it.
+    Makes `@next` of `@decode`, which chooses the most likely token (`nn.argmax`),
+    or draws one by a temperature (`nn.draw`), and its position (`nsa.advance`) for
+    its own next run: token and positions are no inputs but states `next.token` and
+    `next.positions`, as are the last tokens of each sequence (`next.ids`), the token
+    that ends one (`next.end`), a bias of the logits (`next.bias`), the numbers by
+    which tokens are drawn (`next.uniforms`) and 1 / temperature (`next.inverse`).
+    Logits are no result of it.
   }];
   let options = [
     Option<"context", "context", "int64_t", "0",

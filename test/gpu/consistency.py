@@ -83,10 +83,9 @@ def run(args):
         own, batch = program["length"], program["batch"]
         if own is None:
             blocks, lse = execute(args, program, sequences[0].steps(positions, length))
-            # Kernels of decoding list blocks as they find them.
-            blocks = np.where(blocks < 0, length, blocks)
-            blocks.sort(-1)
-            got, seen = (np.where(blocks == length, -1, blocks).transpose(2, 1, 0, 3), lse.transpose(2, 1, 0)), positions
+            # Kernels of decoding list blocks as they find them; -1 comes last.
+            blocks = np.sort(blocks.view(np.uint32), -1).view(np.int32)
+            got, seen = (blocks.transpose(2, 1, 0, 3), lse.transpose(2, 1, 0)), positions
         else:
             parts = [lists.whole(own) for lists in sequences[:batch]]
             got = execute(args, program, {key: np.concatenate([part[key] for part in parts]) for key in "qk"})

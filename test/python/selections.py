@@ -76,6 +76,15 @@ class Lists:
         return {"q": self.query[0, positions][:, None], "k": keys, "p": positions.astype(np.int32)}
 
 
+def load_parameters(module, model):
+    """Initializes a program with the parameters of an nsa.Model."""
+    module.run("init", {})
+    for name in module.tensors:
+        if name in model.parameters:
+            module.write(name, model.parameters[name])
+    return module
+
+
 def expose(text, entry, layers):
     """The program of an entry, which also returns each list of blocks and what it is chosen by."""
     start = text.index(f"  func.func @{entry}(")

@@ -9,7 +9,7 @@ import nsa
 import nsa_rules
 from numerics import Exact
 from programs import run_programs
-from selections import expose
+from selections import expose, load_parameters
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 BLOCK, STRIDE, SELECT_BLOCK, COUNT, LENGTH = 8, 4, 16, 4, 256
@@ -41,12 +41,7 @@ def model(tmp_path_factory):
 
 def load(model, isolated, entry, **options):
     text = nsa.model_text(CONFIG + f"data: {{isolate_documents: {isolated}}}")
-    module = nsa.compile(expose(nsa.compile_to("gradient", text, **options), entry, layers=2), threads=1)
-    module.run("init", {})
-    for name in module.tensors:
-        if name in model.parameters:
-            module.write(name, model.parameters[name])
-    return module
+    return load_parameters(nsa.compile(expose(nsa.compile_to("gradient", text, **options), entry, layers=2), threads=1), model)
 
 
 def scores(query, key, lse):

@@ -35,7 +35,7 @@ int64_t DenseAttention::getOwnQueryTile(const KernelCut &cut) const {
   int64_t rows = getProductRows(cut);
   if (fixed != 0 || rows == 0 || int64_t(shape.sequence) < rows)
     return getQueryTile(cut, fixed);
-  if (isThin() && !isGraded())
+  if (isShortWindow())
     return getTileSize(shape.sequence, rows, rows);
   return getTileSize(shape.sequence, (isLong() ? 3 : 2) * rows, rows);
 }
@@ -73,7 +73,7 @@ int64_t DenseAttention::getMinBlocks(const KernelCut &cut) const {
   int64_t rows = getProductRows(cut);
   if (rows == 0 || hasWideHeads())
     return 0;
-  if (ownQueryTile == rows && isThin() && !isGraded())
+  if (ownQueryTile == rows && isShortWindow())
     return 4;
   return ownQueryTile == 2 * rows ? 2 : 0;
 }

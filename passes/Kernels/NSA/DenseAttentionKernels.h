@@ -29,6 +29,8 @@ struct DenseAttention {
     this->shape.fitTo(cut);
   }
 
+  /// Whether narrow heads see a window that is short beside the sequence.
+  bool isShortWindow() const { return isThin() && !isGraded(); }
   /// For kernel names: "b1s64h4x2d16_w32".
   std::string name() const;
   /// Whether queries see few keys, so that large tiles are masked for the most
