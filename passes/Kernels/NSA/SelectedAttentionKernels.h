@@ -104,7 +104,8 @@ struct SelectedAttention {
   /// Parts of the list of a block, each a program's: every query selects the
   /// first block, on a GPU others would wait for the program of that one. As
   /// many as leave that program half of the time that all of them take, two on
-  /// each multiprocessor at once.
+  /// each multiprocessor at once, unless parts have fewer queries than a list
+  /// has on average.
   static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelCut &cut);
 
