@@ -26,6 +26,24 @@ static void storeRatio(TileBuilder &b, Value lhs, Value rhs, Value y,
   b.store(ratio, y, {b.range(index, 1, 0)});
 }
 
+/// The sum of each row of `parts` [sums, programs].
+static SmallVector<Value> sumParts(TileBuilder &b, Value parts) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(parts.getType()).getShape();
+  const int64_t tile = 256;
+  SmallVector<Value> sums = b.forLoop(
+      0, shape[1], tile, SmallVector<Value>(shape[0], b.zeros(1, tile)),
+      [&](Expr first, ArrayRef<Value> carried) {
+        SmallVector<Value> next;
+        for (auto [k, sum] : llvm::enumerate(carried))
+          next.push_back(add(
+              b, sum, b.load(parts, {int64_t(k), b.range(first, tile, 1)})));
+        return next;
+      });
+  for (Value &sum : sums)
+    sum = total(b, sum);
+  return sums;
+}
+
 //===----------------------------------------------------------------------===//
 // Gates
 //===----------------------------------------------------------------------===//
@@ -44,32 +62,62 @@ static Expr entropy(ArrayRef<Expr> gates) {
   return select(sum > 0, result, 0);
 }
 
-static void buildGateStatistics(TileBuilder &b, int64_t rows, int64_t branches,
-                                Value gates, Value y) {
+namespace {
+/// Gates [rows, branches]: programs have ranges of rows, whose sums another
+/// kernel adds in order.
+struct GateKernel {
+  explicit GateKernel(GateStatisticsOp op)
+      : branches(getDim(op.getGates(), 3)),
+        rows(ShapedType::getNumElements(getShape(op.getGates())) / branches) {}
+
+  int64_t numPrograms() const { return llvm::divideCeil(rows, rangeRows); }
+  RankedTensorType getPartsType(MLIRContext *context) const {
+    return RankedTensorType::get({branches + 1, numPrograms()},
+                                 Float32Type::get(context));
+  }
+  void buildParts(TileBuilder &b, Value gates, Value parts) const;
+  void buildMeans(TileBuilder &b, Value parts, Value y) const;
+
+  int64_t branches, rows;
+
+private:
+  static constexpr int64_t tile = 256, rangeRows = 16 * tile;
+};
+} // namespace
+
+void GateKernel::buildParts(TileBuilder &b, Value gates, Value parts) const {
   gates = b.view(gates, {rows, branches});
-  const int64_t tile = 256, numSums = branches + 1;
+  Expr begin = b.programId(0) * rangeRows;
+  auto addTile = [&](Expr first,
+                     ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value row = b.range(first, tile, 1);
+    SmallVector<Value> inputs;
+    for (int64_t branch = 0; branch < branches; ++branch)
+      inputs.push_back(b.load(gates, {row, branch}));
+    inputs.append(carried.begin(), carried.end());
+    return b.map(inputs, SmallVector<Type>(carried.size(), b.f32()),
+                 [&](ArrayRef<Expr> x) {
+                   ArrayRef<Expr> own = x.take_front(branches);
+                   ArrayRef<Expr> sum = x.drop_front(branches);
+                   SmallVector<Value> next;
+                   for (auto [s, gate] : llvm::zip(sum, own))
+                     next.push_back(s + gate);
+                   next.push_back(sum.back() + entropy(own));
+                   return next;
+                 });
+  };
+  // Rows past the last one are 0, which adds nothing.
   SmallVector<Value> sums =
-      b.forLoop(0, rows, tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
-                [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Value row = b.range(first, tile, 1);
-                  SmallVector<Value> inputs;
-                  for (int64_t branch = 0; branch < branches; ++branch)
-                    inputs.push_back(b.load(gates, {row, branch}));
-                  inputs.append(carried.begin(), carried.end());
-                  return b.map(inputs, SmallVector<Type>(numSums, b.f32()),
-                               [&](ArrayRef<Expr> x) {
-                                 ArrayRef<Expr> own = x.take_front(branches);
-                                 ArrayRef<Expr> sum = x.drop_front(branches);
-                                 SmallVector<Value> next;
-                                 for (auto [s, gate] : llvm::zip(sum, own))
-                                   next.push_back(s + gate);
-                                 next.push_back(sum.back() + entropy(own));
-                                 return next;
-                               });
-                });
+      b.forLoop(begin, begin + rangeRows, tile,
+                SmallVector<Value>(branches + 1, b.zeros(1, tile)), addTile);
+  for (auto [k, sum] : llvm::enumerate(sums))
+    b.store(total(b, sum), parts, {int64_t(k), b.range(b.programId(0), 1, 0)});
+}
+
+void GateKernel::buildMeans(TileBuilder &b, Value parts, Value y) const {
   Value count = b.full(static_cast<double>(rows), 1, 1);
-  for (auto [index, sum] : llvm::enumerate(sums))
-    storeRatio(b, total(b, sum), count, y, index);
+  for (auto [index, sum] : llvm::enumerate(sumParts(b, parts)))
+    storeRatio(b, sum, count, y, index);
 }
 
 //===----------------------------------------------------------------------===//
@@ -194,18 +242,7 @@ void SelectionKernel::buildParts(TileBuilder &b, In in, Value parts) const {
 
 void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
   Value flat = b.view(parts, {numSums, numPrograms()});
-  const int64_t tile = 256;
-  SmallVector<Value> sums = b.forLoop(
-      0, numPrograms(), tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
-      [&](Expr first, ArrayRef<Value> carried) {
-        SmallVector<Value> next;
-        for (auto [k, sum] : llvm::enumerate(carried))
-          next.push_back(
-              add(b, sum, b.load(flat, {int64_t(k), b.range(first, tile, 1)})));
-        return next;
-      });
-  for (Value &sum : sums)
-    sum = total(b, sum);
+  SmallVector<Value> sums = sumParts(b, flat);
   auto number = [&](int64_t value) {
     return b.full(static_cast<double>(value), 1, 1);
   };
@@ -221,13 +258,20 @@ void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
 static LogicalResult convertGateStatistics(GateStatisticsOp op,
                                            KernelCache &cache,
                                            PatternRewriter &rewriter) {
-  int64_t branches = getDim(op.getGates(), 3);
-  int64_t rows = ShapedType::getNumElements(getShape(op.getGates())) / branches;
-  KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
-  return replaceByKernel(
-      cache, rewriter, op, spec, [&](auto &b, auto in, ArrayRef<Value> out) {
-        buildGateStatistics(b, rows, branches, in.getGates(), out.front());
-      });
+  GateKernel kernel(op);
+  std::string shape = "n" + std::to_string(kernel.rows);
+  KernelSpec spec = {"parts", shape, {kernel.numPrograms(), 1, 1}, 0};
+  Value parts = launchKernel(cache, rewriter, op, spec,
+                             kernel.getPartsType(rewriter.getContext()),
+                             [&](auto &b, auto in, ArrayRef<Value> out) {
+                               kernel.buildParts(b, in.getGates(), out.front());
+                             })
+                    .front();
+  return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         auto [parts, statistics] = named<2>(args);
+                         kernel.buildMeans(b, parts, statistics);
+                       });
 }
 
 static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
