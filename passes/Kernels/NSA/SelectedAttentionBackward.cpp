@@ -26,7 +26,8 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   int64_t lists = count * shape.keyHeads * rows;
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
-  int64_t enough = int64_t(shape.sequence) / (count * selectBlock);
+  int64_t enough =
+      int64_t(shape.sequence) / std::max(count * selectBlock, mostIndexQueries);
   return std::max<int64_t>(std::min({parts, enough, most}), 1);
 }
 

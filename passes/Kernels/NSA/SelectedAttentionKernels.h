@@ -193,9 +193,10 @@ struct SelectedAttention {
   llvm::SmallVector<mlir::Type> getIndexTypes(KernelCache &cache) const;
   /// Queries that a program lists on wide machines, and those of them that it
   /// takes at once.
+  static constexpr int64_t mostIndexQueries = 512;
   int64_t indexQueries() const {
     return std::min<int64_t>(
-        512, llvm::alignTo(int64_t(shape.sequence), indexTile()));
+        mostIndexQueries, llvm::alignTo(int64_t(shape.sequence), indexTile()));
   }
   int64_t indexTile() const { return getTileSize(shape.sequence, 128, 16); }
   Extent numIndexPrograms() const {
