@@ -160,7 +160,8 @@ Value EmbedOp::expand(OpBuilder &builder, Location loc, Value ids,
 Value RopeOp::expand(OpBuilder &builder, Location loc, Value input,
                      Value table) {
   return RotaryOp::create(builder, loc, input, table, /*start=*/Value(),
-                          getStride().value_or(1), /*inverse=*/false);
+                          /*at=*/Value(), getStride().value_or(1),
+                          /*inverse=*/false);
 }
 
 Value GatesOp::expand(OpBuilder &builder, Location loc, Value logits,

@@ -243,7 +243,7 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
 //===----------------------------------------------------------------------===//
 
 def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
-    NSA_CheapToRecompute,
+    NSA_CheapToRecompute, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<FusibleOpInterface, [
         "isElementOperand", "isElementResult", "sharesIterationSpace"]>],
     ["isDifferentiableOperand"]> {
@@ -268,16 +268,23 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
     sequence: row `t` stands at `(t - floor(o / stride)) * stride`, where
     `o = start[b, (t + 1) * stride - 1]`.
 
+    With `at` `[B, 2]`, rows begin inside of longer sequences, as the queries of
+    `nsa.attention` do: row `t` is row `at[b, 1] + t` of the sequence `at[b, 0]`, whose
+    tokens `start` is then for. Rows past the end of the table use its last angles.
+
     Example:
 
     ```mlir
     %y = nn.rotary %x, %table {stride = 4 : i64}
         : (tensor<1x15x2x16xf32>, tensor<64x8x2xf32>) -> tensor<1x15x2x16xf32>
+    %z = nn.rotary %q, %table at(%at)
+        : (tensor<2x16x4x16xf32>, tensor<64x8x2xf32>, tensor<2x2xi32>) -> tensor<2x16x4x16xf32>
     ```
   }];
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input,
                        NSA_F32TensorOfRank<3>:$table,
                        Optional<NSA_I32TensorOfRank<2>>:$start,
+                       Optional<NSA_I32TensorOfRank<2>>:$at,
                        DefaultValuedAttr<NSA_PositiveI64, "1">:$stride,
                        UnitAttr:$inverse);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
@@ -287,9 +294,13 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
   let resultTypes = [{adaptor.getInput().getType()}];
   let resultNames = [{"rotated"}];
   let backward = [{
-    RotaryOp::create(builder, getLoc(), resultGrads[0], getTable(), getStart(), getStride(), !getInverse())
+    RotaryOp::create(builder, getLoc(), resultGrads[0], getTable(), getStart(), getAt(), getStride(), !getInverse())
   }];
   let hasVerifier = 1;
+  let assemblyFormat = [{
+    $input `,` $table (`,` $start^)? (`at` `(` $at^ `)`)? attr-dict
+      `:` functional-type(operands, results)
+  }];
 }
 
 def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {

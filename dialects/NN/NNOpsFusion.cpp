@@ -80,7 +80,8 @@ bool RotaryOp::isElementResult(unsigned index) { return true; }
 bool RotaryOp::sharesIterationSpace(Operation *other) {
   auto rotary = dyn_cast<RotaryOp>(other);
   return rotary && rotary.getTable() == getTable() &&
-         rotary.getStart() == getStart() && rotary.getStride() == getStride() &&
+         rotary.getStart() == getStart() && rotary.getAt() == getAt() &&
+         rotary.getStride() == getStride() &&
          rotary.getInverse() == getInverse() &&
          getDim(rotary.getInput(), 0) == getDim(getInput(), 0) &&
          getDim(rotary.getInput(), 1) == getDim(getInput(), 1) &&

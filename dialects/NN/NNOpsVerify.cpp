@@ -88,8 +88,11 @@ LogicalResult RotaryOp::verify() {
   int64_t length = getDim(getTable(), 0);
   if (failed(checkShape(*this, "table", getTable(), {length, width / 2, 2})))
     return failure();
+  if (getAt() &&
+      failed(checkShape(*this, "at", getAt(), {getDim(getInput(), 0), 2})))
+    return failure();
   if (Value start = getStart();
-      start &&
+      start && !getAt() &&
       (failed(checkEqual(*this, "start rows", getDim(start, 0), "batch",
                          getDim(getInput(), 0))) ||
        failed(checkEqual(*this, "strides of the packed sequences",

@@ -65,6 +65,9 @@ static LogicalResult verifyBranches(FusedOp fused, ArrayRef<OpT> branches) {
     return fused.emitOpError("has no branch with indices");
   for (OpT branch : branches) {
     StringRef difference = branch ? findDifference(selected, branch) : "";
+    if (branch && branch.getAt())
+      return branch.emitOpError("cannot be fused: its queries begin inside of "
+                                "longer sequences");
     if (!difference.empty())
       return branch.emitOpError("cannot be fused: ") << difference;
   }
@@ -257,6 +260,8 @@ LogicalResult GradientReader::readRotations() {
     bool isToken = block == blocks.end() && llvm::is_contained(tokens, grad);
     if ((block == blocks.end() && !isToken) || !grad.hasOneUse())
       return rotation.emitOpError("does not turn the gradient of rows");
+    if (rotation.getAt())
+      return rotation.emitOpError("begins inside of longer sequences");
     if (!rotation.getInverse() ||
         static_cast<int64_t>(rotation.getStride()) != stride)
       return rotation.emitOpError("does not turn rows at a distance of ")

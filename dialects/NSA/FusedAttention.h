@@ -79,6 +79,8 @@ llvm::StringRef findDifference(OpT first, OpT second) {
     return "the branches have different soft caps";
   if (first.getStart() != second.getStart())
     return "the branches have different starts of sequences";
+  if (first.getAt() != second.getAt())
+    return "the branches have queries at different places in sequences";
   if (numKeyHeads(first) != numKeyHeads(second))
     return "the branches have different numbers of key heads";
   return "";

@@ -38,6 +38,13 @@ Value nsa::getSequenceStart(Operation *op) {
       .Default(Value());
 }
 
+Value nsa::getQueryPlace(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<AttentionOp, AttentionBackwardOp, SelectOp, SelectionStatisticsOp,
+            nn::RotaryOp>([](auto own) { return own.getAt(); })
+      .Default(Value());
+}
+
 int64_t nsa::getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
                         Value start) {
   if (!start || ShapedType::isDynamic(sequence))
@@ -155,7 +162,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
     return none;
   auto backward = AttentionBackwardOp::create(
       builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
-      getOutput(), getLse(), getIndices(), getStart(), getVisibility(),
+      getOutput(), getLse(), getIndices(), getStart(), getAt(), getVisibility(),
       getScaleAttr(), getSoftcapAttr());
   NamedAttrList schedules(
       (*this)->getAttrOfType<DictionaryAttr>(kSchedulesAttr));

@@ -37,6 +37,9 @@ double getScoreScale(std::optional<llvm::APFloat> scale, mlir::Value query);
 /// The operand that says where the sequence of each token begins; null if the
 /// operation has none, or its rows are one sequence.
 mlir::Value getSequenceStart(mlir::Operation *op);
+/// The operand `at`, which says where rows of queries begin in longer
+/// sequences; null if the operation has none.
+mlir::Value getQueryPlace(mlir::Operation *op);
 
 /// How many weights a kind of compression takes.
 unsigned getNumWeights(CompressionKind kind);

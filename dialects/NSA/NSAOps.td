@@ -26,6 +26,9 @@ def NSA_Indices : NSA_I32TensorOfRank<4>;
 def NSA_Gates : NSA_F32TensorOfRank<4>;
 /// Where the sequence of each token begins, of rows that hold several.
 def NSA_Start : NSA_I32TensorOfRank<2>;
+/// For each row of queries the row of the keys that holds its sequence, and the
+/// position of its first query there.
+def NSA_At : NSA_I32TensorOfRank<2>;
 
 /// An op without side effects whose result types follow from its operands.
 class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
@@ -254,6 +257,13 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
     then counted from the beginning of their own sequence, indices too. Keys that are
     blocks are the `floor(S / stride)` rows of `nsa.compress` with this `start`.
 
+    With `at`, `[B, 2]`, rows of queries begin inside of longer sequences: row `t` of
+    `q[b]` is token `at[b, 1] + t` of the sequence `at[b, 0]`, a row of `k` and `v`,
+    which have a batch and a length of their own. Visibility, blocks and indices are
+    counted in that sequence, and so is `start`, which then has its rows and
+    tokens. Several rows may be of one sequence. Positions past its last key see
+    keys of 0 there, but read nothing out of bounds.
+
     Example:
 
     ```mlir
@@ -263,11 +273,13 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
         : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
     %o3, %lse3 = nsa.attention %q, %k, %v visible(#nsa.causal) start(%start : tensor<1x64xi32>)
         : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+    %o4, %lse4 = nsa.attention %chunks, %k, %v visible(#nsa.causal) at(%at : tensor<2x2xi32>)
+        : tensor<2x16x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
     ```
   }];
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
                        NSA_Activation:$value, Optional<NSA_Indices>:$indices,
-                       Optional<NSA_Start>:$start,
+                       Optional<NSA_Start>:$start, Optional<NSA_At>:$at,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale,
                        OptionalAttr<NSA_PositiveF64>:$softcap);
@@ -277,7 +289,8 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
   let assemblyFormat = [{
     $query `,` $key `,` $value
     `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)`
-    (`start` `(` $start^ `:` type($start) `)`)? attr-dict
+    (`start` `(` $start^ `:` type($start) `)`)?
+    (`at` `(` $at^ `:` type($at) `)`)? attr-dict
     `:` type($query) `,` type($key) `,` type($value)
   }];
 }
@@ -288,7 +301,7 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
   let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "gradients of `nsa.attention`";
   let description = [{
-    `visibility`, `start`, `scale` and `softcap` are those of the attention. With
+    `visibility`, `start`, `at`, `scale` and `softcap` are those of the attention. With
     `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
     `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`, with `softcap`
     times `1 - (s[t, i] / softcap)^2`:
@@ -299,7 +312,8 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
     dv[i] = sum_{t, heads of the group} p[t, i] * do[t]
     ```
 
-    Sums over queries are in ascending order. Rows that see nothing contribute 0.
+    Sums over queries are in ascending order; with `at` over those of all rows `b`
+    of the sequence, one row after the other. Rows that see nothing contribute 0.
 
     Example:
 
@@ -313,7 +327,7 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
                        NSA_Activation:$key, NSA_Activation:$value,
                        NSA_Activation:$output, NSA_Lse:$lse,
                        Optional<NSA_Indices>:$indices,
-                       Optional<NSA_Start>:$start,
+                       Optional<NSA_Start>:$start, Optional<NSA_At>:$at,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale,
                        OptionalAttr<NSA_PositiveF64>:$softcap);
@@ -327,7 +341,8 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
   let assemblyFormat = [{
     $output_grad `,` $query `,` $key `,` $value `,` $output `,` $lse
     `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)`
-    (`start` `(` $start^ `:` type($start) `)`)? attr-dict
+    (`start` `(` $start^ `:` type($start) `)`)?
+    (`at` `(` $at^ `:` type($at) `)`)? attr-dict
     `:` type($output_grad) `,` type($query) `,` type($key) `,` type($value) `,`
     type($output) `,` type($lse)
   }];
@@ -338,8 +353,8 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
 //===----------------------------------------------------------------------===//
 
 def NSA_SelectOp : NSA_DifferentiableOp<"select", [
-    AllElementTypesMatch<["query", "key"]>, NSA_KeptForBackward],
-    ["isDifferentiableOperand"]> {
+    AllElementTypesMatch<["query", "key"]>, NSA_KeptForBackward,
+    AttrSizedOperandSegments], ["isDifferentiableOperand"]> {
   let opDocGroup = NSA_DocGroup<"Selection">;
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
@@ -360,8 +375,8 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     are more than `count`, they enter in the order `J`, initial blocks ascending,
     `J-1`, `J-2`, ... The others are the best by score, ties to the lower index.
     So exactly `min(count, J + 1)` blocks are chosen; they are listed
-    ascending and padded with -1 on the right. With `start`, as in `nsa.attention`,
-    tokens and blocks are counted from the beginning of the query's own sequence.
+    ascending and padded with -1 on the right. With `start` and `at`, as in
+    `nsa.attention`, tokens and blocks are counted in the query's own sequence.
 
     The choice is not differentiable: no gradient flows to the operands.
 
@@ -373,7 +388,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     ```
   }];
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse,
-                       Optional<NSA_Start>:$start,
+                       Optional<NSA_Start>:$start, Optional<NSA_At>:$at,
                        NSA_CompressedAttr:$compressed,
                        NSA_SelectedAttr:$selected,
                        OptionalAttr<NSA_ScaleAttr>:$scale,
@@ -395,6 +410,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
   }];
   let assemblyFormat = [{
     $query `,` $key `,` $lse (`start` `(` $start^ `:` type($start) `)`)?
+      (`at` `(` $at^ `:` type($at) `)`)?
       custom<Selection>($compressed, $selected, attr-dict)
       `:` custom<SelectionTypes>(type($query), type($key), type($lse), type($indices))
   }];
@@ -505,7 +521,8 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
   }];
 }
 
-def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
+def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics", [
+    AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Statistics">;
   let summary = "how many blocks are selected, and how far away";
   let description = [{
@@ -521,7 +538,9 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     The second is 0 where no block is selected at all. A metric: there
     is no gradient. With `start`, as in `nsa.attention`, `J = floor((t - start[b, t]) / select_block)`,
     and the last number is of `select_block` neighbouring queries of the row, with
-    `j + floor(start[b, t] / select_block)` in place of `j`.
+    `j + floor(start[b, t] / select_block)` in place of `j`. With `at`, as in
+    `nsa.attention`, `J` is the block of position `at[b, 1] + t`, and the last number is
+    of `select_block` neighbouring queries of the row, from its first one on.
 
     Example:
 
@@ -530,12 +549,13 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     ```
   }];
   let arguments = (ins NSA_Indices:$indices, Optional<NSA_Start>:$start,
-                       NSA_PositiveI64:$select_block);
+                       Optional<NSA_At>:$at, NSA_PositiveI64:$select_block);
   let results = (outs NSA_F32TensorOfRank<1>:$statistics);
   let resultTypes = [{withShape({3}, Float32Type::get(context))}];
   let resultNames = [{"statistics"}];
   let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
+    $indices (`,` $start^)? (`at` `(` $at^ `)`)? attr-dict
+      `:` functional-type(operands, results)
   }];
 }
 

@@ -15,15 +15,56 @@ using namespace nsa;
 // Shared checks
 //===----------------------------------------------------------------------===//
 
+/// `at` [B, 2] of the queries of `batch` rows, if there is one.
+template <typename OpT>
+static LogicalResult verifyAt(OpT op, int64_t batch) {
+  return op.getAt() ? checkShape(op, "at", op.getAt(), {batch, 2}) : success();
+}
+
+/// What rows of keys are, in an error.
+static StringRef getRowsName(VisibilityAttrInterface visibility, Value start,
+                             Value at) {
+  if (visibility.attendsToTokens())
+    return at ? "tokens of start" : "query rows";
+  return start ? "strides of the packed sequences"
+               : "compressed blocks of the sequence";
+}
+
+/// k has a row for each key of a row of the batch: of as many tokens as there
+/// are queries, or with `at` as `start` is for. There may be any number of
+/// sequences then.
+template <typename OpT>
+static LogicalResult verifyKeyRows(OpT op, VisibilityAttrInterface visibility) {
+  Value q = op.getQuery(), k = op.getKey(), start = op.getStart();
+  int64_t batch = getDim(q, 0), tokens = getDim(q, 1);
+  if (failed(verifyAt(op, batch)))
+    return failure();
+  if (op.getAt()) {
+    batch = getDim(k, 0);
+    if (batch == 0)
+      return op.emitOpError("key batch (0) must be at least 1");
+    if (start)
+      tokens = getDim(start, 1);
+  } else if (failed(checkEqual(op, "key batch", getDim(k, 0), "query batch",
+                               batch))) {
+    return failure();
+  }
+  if (start && failed(checkShape(op, "start", start, {batch, tokens})))
+    return failure();
+  if (op.getAt() && !start)
+    return success();
+  return checkEqual(op, "key rows", getDim(k, 1),
+                    getRowsName(visibility, start, op.getAt()),
+                    getNumKeys(visibility, tokens, start));
+}
+
 /// q [B, S, Hq, dk] and k [B, keys, Hkv, dk] with Hkv | Hq.
 template <typename OpT>
-static LogicalResult verifyQueryKey(OpT op, StringRef keyRows,
-                                    int64_t expectedRows) {
+static LogicalResult verifyQueryKey(OpT op,
+                                    VisibilityAttrInterface visibility) {
   Value q = op.getQuery(), k = op.getKey();
   if (failed(checkNotEmpty(op, "query", q)) ||
-      failed(checkEqual(op, "key batch", getDim(k, 0), "query batch",
-                        getDim(q, 0))) ||
-      failed(checkEqual(op, "key rows", getDim(k, 1), keyRows, expectedRows)) ||
+      failed(verifyKeyRows(op, visibility)) ||
       failed(checkEqual(op, "key head width", getDim(k, 3), "query head width",
                         getDim(q, 3))))
     return failure();
@@ -35,9 +76,8 @@ static LogicalResult verifyQueryKey(OpT op, StringRef keyRows,
 
 /// Also v [B, keys, Hkv, dv].
 template <typename OpT>
-static LogicalResult verifyQueryKeyValue(OpT op, StringRef keyRows,
-                                         int64_t expectedRows) {
-  if (failed(verifyQueryKey(op, keyRows, expectedRows)))
+static LogicalResult verifyQueryKeyValue(OpT op) {
+  if (failed(verifyQueryKey(op, op.getVisibility())))
     return failure();
   ArrayRef<int64_t> k = getShape(op.getKey());
   int64_t valueWidth = getDim(op.getValue(), 3);
@@ -87,21 +127,9 @@ static LogicalResult verifyIndices(OpT op) {
              : checkAtMost(op, "indices of a query", count, "count", most);
 }
 
-/// What rows of compressed keys are, in an error.
-static StringRef getRowsName(Value start) {
-  return start ? "strides of the packed sequences"
-               : "compressed blocks of the sequence";
-}
-
 template <typename OpT>
 static LogicalResult verifyAttention(OpT op) {
-  VisibilityAttrInterface visibility = op.getVisibility();
-  int64_t sequence = getDim(op.getQuery(), 1);
-  StringRef rows =
-      visibility.attendsToTokens() ? "query rows" : getRowsName(op.getStart());
-  if (failed(verifyStart(op, op.getQuery(), sequence)) ||
-      failed(verifyQueryKeyValue(
-          op, rows, getNumKeys(visibility, sequence, op.getStart()))))
+  if (failed(verifyQueryKeyValue(op)))
     return failure();
   return verifyIndices(op);
 }
@@ -201,10 +229,7 @@ LogicalResult SelectOp::verify() {
       failed(checkAtMost(*this, "block", getBlock(), "select_block",
                          getSelectBlock())))
     return failure();
-  int64_t sequence = getDim(getQuery(), 1);
-  if (failed(verifyStart(*this, getQuery(), sequence)) ||
-      failed(verifyQueryKey(*this, getRowsName(getStart()),
-                            getNumKeys(getCompressed(), sequence, getStart()))))
+  if (failed(verifyQueryKey(*this, getCompressed())))
     return failure();
   ArrayRef<int64_t> q = getShape(getQuery());
   return checkShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
@@ -228,5 +253,9 @@ LogicalResult GateStatisticsOp::verify() {
 LogicalResult SelectionStatisticsOp::verify() {
   if (failed(checkNotEmpty(*this, "indices", getIndices())))
     return failure();
-  return verifyStart(*this, getIndices(), getDim(getIndices(), 2));
+  int64_t batch = getDim(getIndices(), 0);
+  if (failed(verifyAt(*this, batch)))
+    return failure();
+  return getAt() ? success()
+                 : verifyStart(*this, getIndices(), getDim(getIndices(), 2));
 }

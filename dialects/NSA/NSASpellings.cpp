@@ -146,7 +146,7 @@ static ParseResult parseSpelling(OpAsmParser &parser, OperationState &state) {
   state.addTypes(type.getResults());
   state.addAttribute("visibility", visibility);
   SmallVector<int32_t> segments(isBackward ? 6 : 3, 1);
-  segments.append({visibility.getIndexBlock() != 0, /*start=*/0});
+  segments.append({visibility.getIndexBlock() != 0, /*start=*/0, /*at=*/0});
   state.addAttribute("operandSegmentSizes",
                      parser.getBuilder().getDenseI32ArrayAttr(segments));
   state.name =
@@ -247,8 +247,8 @@ void nsa::printSelection(OpAsmPrinter &printer, Operation *op,
                          CompressedAttr compressed, SelectedAttr selected,
                          DictionaryAttr attributes) {
   printer << "by(" << compressed << ", " << selected << ")";
-  printer.printOptionalAttrDict(attributes.getValue(),
-                                {"compressed", "selected"});
+  printer.printOptionalAttrDict(
+      attributes.getValue(), {"compressed", "selected", "operandSegmentSizes"});
 }
 
 ParseResult nsa::parseSelectionTypes(OpAsmParser &parser, Type &query,

@@ -296,7 +296,8 @@ Value ModelBuilder::rotate(Value x, int64_t stride) {
     SymbolRefAttr symbol = rotaryTable();
     Value table = create<nn::GetOp>(
         tensor({config.train.seqLen, model.dK / 2, 2}), symbol);
-    return create<nn::RotaryOp>(x, table, start, stride, /*inverse=*/false);
+    return create<nn::RotaryOp>(x, table, start, /*at=*/Value(), stride,
+                                /*inverse=*/false);
   }
   return create<nn::RopeOp>(x.getType(), x, rotaryTable(),
                             stride == 1 ? IntegerAttr()
@@ -335,7 +336,8 @@ nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
                                       VisibilityAttrInterface visibility,
                                       Value indices) {
   return AttentionOp::create(builder, loc, query, kv.key, kv.value, indices,
-                             start, visibility, scale(), softcap());
+                             start, /*at=*/Value(), visibility, scale(),
+                             softcap());
 }
 
 Value ModelBuilder::gates(Value logits) {
@@ -379,10 +381,11 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
   auto selection =
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal);
   AttentionOp compressed = attend(query, cmp, blocks);
-  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), start,
-                                   blocks, selection, scale(), softcap());
+  Value indices =
+      create<SelectOp>(query, cmp.key, compressed.getLse(), start,
+                       /*at=*/Value(), blocks, selection, scale(), softcap());
   log("attention.selected.statistics",
-      create<SelectionStatisticsOp>(indices, start, nsa.lSel));
+      create<SelectionStatisticsOp>(indices, start, /*at=*/Value(), nsa.lSel));
   slc.key = rotate(slc.key);
   AttentionOp selected = attend(query, slc, selection, indices);
   win.key = rotate(win.key);

@@ -187,6 +187,9 @@ LogicalResult EntryDeriver::needKeys(Operation *op,
 static LogicalResult refuseStart(Operation *op) {
   if (getSequenceStart(op))
     return op->emitOpError("packs sequences, which have no caches");
+  if (getQueryPlace(op))
+    return op->emitOpError("has queries inside of longer sequences, which "
+                           "have no caches");
   return success();
 }
 

@@ -39,7 +39,7 @@ static Operation *moveTogether(Operation *first, Operation *second,
 /// The rotation of compressed keys, if it can be part of the compression.
 static nn::RotaryOp getRotation(Value key, CompressOp compress) {
   auto rotation = key.getDefiningOp<nn::RotaryOp>();
-  if (!rotation || rotation.getInverse() ||
+  if (!rotation || rotation.getInverse() || rotation.getAt() ||
       rotation.getStride() != uint64_t(compress.getStride()) ||
       rotation.getStart() != compress.getStart() ||
       !rotation.getInput().hasOneUse())

@@ -20,7 +20,7 @@ using namespace nsa;
 /// sequences counts from `start`.
 static bool rotatesTokens(nn::RotaryOp rotation, Value start) {
   return !rotation.getInverse() && rotation.getStride() == 1 &&
-         rotation.getStart() == start;
+         !rotation.getAt() && rotation.getStart() == start;
 }
 
 /// The keys to which `attention` attends with the queries `query`, each a row
@@ -114,7 +114,7 @@ bool nsa::fuseRotation(AttentionOp attention) {
   auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
   if (!queries)
     return false;
-  if (!rotatesTokens(queries, attention.getStart())) {
+  if (attention.getAt() || !rotatesTokens(queries, attention.getStart())) {
     reportFusion(queries, "Rotation",
                  "the queries are rotated by other angles "
                  "than those of their positions");
@@ -172,7 +172,7 @@ bool nsa::fuseRotation(AttentionOp attention) {
 static nn::RotaryOp getRotationBack(Value grad, int64_t stride, Value start) {
   auto rotation = getOnlyReader<nn::RotaryOp>(grad);
   if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
-      rotation.getStart() != start ||
+      rotation.getAt() || rotation.getStart() != start ||
       static_cast<int64_t>(rotation.getStride()) != stride)
     return nullptr;
   return rotation;

@@ -35,7 +35,7 @@ void LimitSelectionPass::limit(SelectOp op, int64_t blocks) {
   OpBuilder builder(op);
   auto limited = SelectOp::create(
       builder, op.getLoc(), op.getQuery(), op.getKey(), op.getLse(),
-      op.getStart(), op.getCompressed(),
+      op.getStart(), /*at=*/Value(), op.getCompressed(),
       SelectedAttr::get(op.getContext(), op.getSelectBlock(), blocks,
                         op.getInitial(), op.getLocal()),
       op.getScaleAttr(), op.getSoftcapAttr());
@@ -59,8 +59,8 @@ void LimitSelectionPass::runOnOperation() {
   SmallVector<SelectOp> selections;
   getOperation().walk([&](SelectOp op) { selections.push_back(op); });
   for (SelectOp op : selections) {
-    // Other calls have more.
-    if (!getExtent(op.getQuery(), 1).isConstant())
+    // Other calls, or the sequences of which these are queries, have more.
+    if (!getExtent(op.getQuery(), 1).isConstant() || op.getAt())
       continue;
     int64_t blocks =
         llvm::divideCeil(getDim(op.getQuery(), 1), op.getSelectBlock());

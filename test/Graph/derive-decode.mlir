@@ -118,3 +118,18 @@ func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name 
 // expected-error@below {{option context (256) has no effect: no function is marked nn.train}}
 module {
 }
+
+// -----
+
+// Queries of a part of a sequence are none that caches begin with.
+func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "tokens", nn.role = "input"},
+    %embedding: tensor<8x16xf32> {nn.init = #nn.init<normal, 0.02>, nn.name = "embedding", nn.role = "parameter"},
+    %at: tensor<2x2xi32> {nn.name = "at", nn.role = "input"})
+    -> (tensor<2x32x16xf32> {nn.name = "logits"}) attributes {nn.train} {
+  %x = nn.embedding %embedding, %tokens : (tensor<8x16xf32>, tensor<2x32xi32>) -> tensor<2x32x16xf32>
+  %q = nn.split_heads %x {heads = 1 : i64} : (tensor<2x32x16xf32>) -> tensor<2x32x1x16xf32>
+  // expected-error@+1 {{has queries inside of longer sequences, which have no caches}}
+  %o, %l = nsa.attention %q, %q, %q visible(#nsa.causal) at(%at : tensor<2x2xi32>) : tensor<2x32x1x16xf32>, tensor<2x32x1x16xf32>, tensor<2x32x1x16xf32>
+  %y = nn.merge_heads %o : (tensor<2x32x1x16xf32>) -> tensor<2x32x16xf32>
+  return %y : tensor<2x32x16xf32>
+}

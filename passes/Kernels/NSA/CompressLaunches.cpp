@@ -311,7 +311,7 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   auto apart = AttentionOp::create(
       rewriter, attention.getLoc(), rotated.front(), attention.getKey(),
       attention.getValue(), /*indices=*/Value(), attention.getStart(),
-      attention.getVisibility(), attention.getScaleAttr(),
+      /*at=*/Value(), attention.getVisibility(), attention.getScaleAttr(),
       attention.getSoftcapAttr());
   apart->setDiscardableAttrs(attention->getDiscardableAttrDictionary());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};

@@ -62,3 +62,19 @@ func.func @lse(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x1
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
   return %lse : tensor<1x4x64xf32>
 }
+
+// -----
+
+// Queries inside of longer sequences: the gradient of rotations, attention and
+// keys is for the same place.
+// CHECK-LABEL: func @at(
+// CHECK-SAME: %[[AT:[^:]*]]: tensor<2x2xi32>
+// CHECK: nsa.attention_backward {{.*}} visible(#nsa.window<32>) at(%[[AT]] : tensor<2x2xi32>)
+// CHECK: nn.rotary %{{.*}}, %{{.*}} at(%[[AT]]) {inverse}
+func.func @at(%at: tensor<2x2xi32>, %q: tensor<2x16x4x16xf32> {nn.differentiate}, %k: tensor<3x64x2x16xf32> {nn.differentiate},
+              %table: tensor<64x8x2xf32>) -> (tensor<2x16x4x16xf32> {nn.objective}) {
+  %r = nn.rotary %q, %table at(%at) : (tensor<2x16x4x16xf32>, tensor<64x8x2xf32>, tensor<2x2xi32>) -> tensor<2x16x4x16xf32>
+  %o, %lse = nsa.attention %r, %k, %k visible(#nsa.window<32>) at(%at : tensor<2x2xi32>)
+      : tensor<2x16x4x16xf32>, tensor<3x64x2x16xf32>, tensor<3x64x2x16xf32>
+  return %o : tensor<2x16x4x16xf32>
+}

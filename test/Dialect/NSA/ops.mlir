@@ -153,3 +153,27 @@ func.func @packed(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %w: tens
   %y = nsa.selection_statistics %i, %s {select_block = 16 : i64} : (tensor<1x2x64x3xi32>, tensor<1x64xi32>) -> tensor<3xf32>
   return
 }
+
+// Queries of two rows of a batch, each inside of one of three sequences.
+func.func @at(%q: tensor<2x16x4x16xf32>, %k: tensor<3x64x2x16xf32>, %kc: tensor<3x15x2x16xf32>,
+              %t: tensor<64x8x2xf32>, %at: tensor<2x2xi32>, %s: tensor<3x64xi32>) {
+  // CHECK: nn.rotary %{{.*}}, %{{.*}} at(%{{.*}}) {inverse} :
+  %qr = nn.rotary %q, %t at(%at) {inverse} : (tensor<2x16x4x16xf32>, tensor<64x8x2xf32>, tensor<2x2xi32>) -> tensor<2x16x4x16xf32>
+  %qs = nn.rotary %q, %t, %s at(%at) : (tensor<2x16x4x16xf32>, tensor<64x8x2xf32>, tensor<3x64xi32>, tensor<2x2xi32>) -> tensor<2x16x4x16xf32>
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}} visible(#nsa.compressed<block = 8, stride = 4>) at(%{{.*}} : tensor<2x2xi32>) :
+  %o, %lse = nsa.attention %qr, %kc, %kc visible(#nsa.compressed<block = 8, stride = 4>) at(%at : tensor<2x2xi32>)
+      : tensor<2x16x4x16xf32>, tensor<3x15x2x16xf32>, tensor<3x15x2x16xf32>
+  // CHECK: %[[I:.*]] = nsa.select %{{.*}}, %[[LSE]] at(%{{.*}} : tensor<2x2xi32>) by(
+  %i = nsa.select %qr, %kc, %lse at(%at : tensor<2x2xi32>) by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+      : tensor<2x16x4x16xf32>, tensor<3x15x2x16xf32> -> tensor<2x2x16x3xi32>
+  %o2, %lse2 = nsa.attention %qs, %k, %k visible(#nsa.causal) start(%s : tensor<3x64xi32>) at(%at : tensor<2x2xi32>)
+      : tensor<2x16x4x16xf32>, tensor<3x64x2x16xf32>, tensor<3x64x2x16xf32>
+  // CHECK: nsa.attention_backward {{.*}}%[[I]] : tensor<2x2x16x3xi32>) at(%{{.*}} : tensor<2x2xi32>) :
+  %dq, %dk, %dv = nsa.attention_backward %o, %qr, %k, %k, %o, %lse
+      visible(#nsa.selected<block = 16>, %i : tensor<2x2x16x3xi32>) at(%at : tensor<2x2xi32>)
+      : tensor<2x16x4x16xf32>, tensor<2x16x4x16xf32>, tensor<3x64x2x16xf32>,
+        tensor<3x64x2x16xf32>, tensor<2x16x4x16xf32>, tensor<2x4x16xf32>
+  // CHECK: nsa.selection_statistics %[[I]] at(%{{.*}}) {select_block = 16 : i64} :
+  %y = nsa.selection_statistics %i at(%at) {select_block = 16 : i64} : (tensor<2x2x16x3xi32>, tensor<2x2xi32>) -> tensor<3xf32>
+  return
+}
