@@ -56,14 +56,6 @@ static void reportNoKernel(Operation *op) {
 
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
-  WalkResult refused = module.walk([](Operation *op) {
-    if (!getQueryPlace(op))
-      return WalkResult::advance();
-    op->emitOpError("has `at`, for which there is no kernel");
-    return WalkResult::interrupt();
-  });
-  if (refused.wasInterrupted())
-    return signalPassFailure();
   KernelCache cache(module);
   RewritePatternSet patterns(&getContext());
   KernelPatterns kernelPatterns{patterns, cache};

@@ -61,6 +61,14 @@ struct KernelSpec {
   /// the tokens of a block.
   mlir::Value indices = {};
   int64_t selectBlock = 0;
+  /// Those of queries that begin inside of sequences, where `at` says, are not
+  /// checked: a run knows no positions.
+  void setIndices(mlir::Value numbers, int64_t block, mlir::Value at) {
+    if (at)
+      return;
+    indices = numbers;
+    selectBlock = block;
+  }
   /// Whether everything that the kernel does with extents of its arguments, and
   /// its grid, is an expression of those of a call where they are no constants.
   bool takesExtents = false;

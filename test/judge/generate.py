@@ -27,10 +27,11 @@ def sample(*names):
 
 class Builder:
     """Grows a program. `reuse` is how often a value that is there is taken as an operand; with `wide`, heads are as wide
-    as those of models; with `many`, sequences have ten times as many tokens as a query selects."""
+    as those of models; with `many`, sequences have ten times as many tokens as a query selects; with `inside`, queries begin
+    inside of sequences."""
 
-    def __init__(self, rng, element="f32", reuse=0.0, wide=False, many=False):
-        self.rng, self.element, self.reuse, self.wide, self.many = rng, element, reuse, wide, many
+    def __init__(self, rng, element="f32", reuse=0.0, wide=False, many=False, inside=False):
+        self.rng, self.element, self.reuse, self.wide, self.many, self.inside = rng, element, reuse, wide, many, inside
         self.program = program.Program()
         self.values = []
         #: Sums over ranges of rows, which are not judged one by one.
@@ -114,6 +115,13 @@ class Builder:
                 t += size
         return self.argument(rows)
 
+    def at(self, tokens=None):
+        """Where some rows of queries begin in sequences of so many tokens, several often in one, and how many queries each has."""
+        tokens = tokens or self.length
+        rows, length = self.between(1, 3), self.between(1, tokens)
+        at = np.stack([self.rng.integers(0, n, rows) for n in (self.batch, tokens - length + 1)], 1)
+        return self.argument(at.astype(np.int32)), rows, length
+
     def op(self, name, **given):
         made = program.build(name, **given)
         self.program.ops.append(made)
@@ -194,9 +202,9 @@ def choose_options(b, made):
     return made
 
 
-def make_one(name, rng, element, wide=False):
+def make_one(name, rng, element, wide=False, inside=False):
     """A program of one operation."""
-    b = Builder(rng, element, wide=wide)
+    b = Builder(rng, element, wide=wide, inside=inside)
     while not any(op.name == name for op in b.program.ops):
         grow(b, name)
     ops = [op for op in b.program.ops if op.name == name or b.partial.intersection(op.inputs())]
@@ -342,9 +350,11 @@ def _(b):
     stride, inverse = b.pick([1, 1, 4]), b.chance(0.3)
     start = b.start() if b.chance(0.3) and b.length >= stride else None
     rows = b.length // stride if start else b.length
-    x = b.heads(b.between(1, 3), b.pick([2, 16, 24]), rows)
-    table = b.table(max(b.length * stride, 1), x.array.shape[3])
-    b.op("nn.rotary", input=x, table=table, start=start, stride=stride, inverse=inverse)
+    heads, width = b.between(1, 3), b.pick([2, 16, 24])
+    at, *sizes = b.at(rows) if b.inside else (None,)
+    x = b.normal(*sizes, heads, width) if b.inside else b.heads(heads, width, rows)
+    table = b.table(max(b.length * stride, 1), width)
+    b.op("nn.rotary", input=x, table=table, start=start, at=at, stride=stride, inverse=inverse)
 
 
 @sample("nn.split_heads")

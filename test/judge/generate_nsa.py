@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from generate import sample
-from nsa_rules import Visibility, blocks_of, choose, visibility
+from nsa_rules import Visibility, blocks_of, choose, positions_of, visibility
 
 
 @dataclasses.dataclass
@@ -61,11 +61,14 @@ def make_visibility(b, g, kind):
             "strided": visibility("strided", block=b.pick([1, 8, 16]), stride=b.between(1, 3))}[kind]
 
 
-def random_indices(b, g, start):
+def random_indices(b, g, start, at=None, rows=None, length=None):
     """A choice by random scores; the query's own block is always among it."""
-    t = np.tile(np.arange(b.length), (b.batch, 1)) - (0 if start is None else start.array)
+    rows, length, at = rows or b.batch, length or b.length, at and at.array
+    t = positions_of(at, rows, length)
+    if start is not None:
+        t = t - start.array[np.arange(rows)[:, None] if at is None else at[:, :1], t]
     columns = -(-b.length // g.selected.block)
-    score = b.rng.random((b.batch, g.kv_heads, b.length, columns))
+    score = b.rng.random((rows, g.kv_heads, length, columns))
     own = (t // g.selected.block)[:, None, :, None]
     return b.argument(choose(np.where(np.arange(columns) <= own, score, -np.inf), g.selected))
 
@@ -75,10 +78,12 @@ def attention_operands(b, kind=None, g=None, packed=0.3):
     kind = kind or b.pick(["window", "causal", "compressed", "selected", "strided"])
     start = b.start() if b.chance(packed) else None
     rows, size = key_rows(b, g, kind, start), np.sqrt(g.logits)
-    given = {"query": b.heads(g.heads, g.dk, scale=size), "key": b.heads(g.kv_heads, g.dk, rows, size),
-             "value": b.heads(g.kv_heads, g.dv, rows), "start": start, "visibility": make_visibility(b, g, kind)}
+    at, *sizes = b.at() if b.inside else (None,)
+    query = b.normal(*sizes, g.heads, g.dk, scale=size) if b.inside else b.heads(g.heads, g.dk, scale=size)
+    given = {"query": query, "key": b.heads(g.kv_heads, g.dk, rows, size), "value": b.heads(g.kv_heads, g.dv, rows),
+             "start": start, "at": at, "visibility": make_visibility(b, g, kind)}
     if kind == "selected":
-        given["indices"] = random_indices(b, g, start)
+        given["indices"] = random_indices(b, g, start, at, *sizes)
     if b.chance(0.2):
         given["scale"] = 0.25
         if g.heads % 2:
@@ -123,7 +128,7 @@ def _(b):
 
 
 def scoring(given):
-    return {name: given[name] for name in ("scale", "softcap") if name in given}
+    return {name: given[name] for name in ("scale", "softcap", "at") if name in given}
 
 
 def select(b, g, query, key, lse, start, **how):
@@ -171,12 +176,14 @@ def _(b):
 @sample("nsa.selection_statistics")
 def _(b):
     g, start = geometry(b), b.start() if b.chance(0.4) else None
-    b.op("nsa.selection_statistics", indices=random_indices(b, g, start), start=start, select_block=g.selected.block)
+    at = b.at() if b.inside else [None]
+    b.op("nsa.selection_statistics", indices=random_indices(b, g, start, *at), start=start, at=at[0], select_block=g.selected.block)
 
 
 @sample("nsa.rotary_attention")
 def _(b):
     g, given = attention_operands(b, "compressed")
+    given.pop("at")
     if g.dk % 2:
         return _(b)
     keys = [b.heads(g.kv_heads, g.dk) for _ in range(b.between(0, 2))]

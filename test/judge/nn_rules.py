@@ -115,17 +115,17 @@ def rotate(x, angles, inverse):
 
 
 @rule("nn.rotary")
-def rotary(c, input, table, start, stride, inverse):
-    t = np.arange(input.shape[1])
+def rotary(c, input, table, start, at, stride, inverse):
+    t = np.arange(input.shape[1]) + (0 if at is None else at[:, 1:])
     if start is None:
         return rotate(input, table[t * stride], inverse)
-    begin = start[:, (t + 1) * stride - 1]
+    begin = start[np.arange(len(input))[:, None] if at is None else at[:, :1], (t + 1) * stride - 1]
     return rotate(input, table[(t - begin // stride) * stride], inverse)
 
 
 @gradient("nn.rotary")
 def _(c, o, dy):
-    return {"input": call(c, "nn.rotary", input=dy, table=o.table, start=o.start, stride=o.stride,
+    return {"input": call(c, "nn.rotary", input=dy, table=o.table, start=o.start, at=o.at, stride=o.stride,
                           inverse=not o.inverse)[0]}
 
 

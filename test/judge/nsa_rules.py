@@ -97,6 +97,48 @@ def one_by_one(start, axes, outputs, evaluate, inputs, block=1, stride=1, otherw
     return tuple(results)
 
 
+def inside(at, start, axes, outputs, evaluate, inputs, block=1, stride=1, otherwise=0.0, keys=(), sums_of_keys=0):
+    """The same of rows of queries that begin where `at` says, each among queries of zeros. `keys` are the inputs that belong
+    to the sequences; so many results at the end are of these, sums over rows."""
+    if at is None:
+        return one_by_one(start, axes, outputs, evaluate, inputs, block, stride, otherwise)
+    length = inputs[0].shape[1]
+    results = None
+    for b, (s, p) in enumerate(at):
+        own = []
+        for i, (x, axis) in enumerate(zip(inputs, axes)):
+            if i in keys:
+                own.append(x[s:s + 1])
+                continue
+            before, after = p, tokens_of(at, start, length) - p - length
+            widths = [(0, 0)] * x.ndim
+            widths[2 if axis == "heads" else 1] = before, after
+            own.append(np.pad(x[b:b + 1], widths, constant_values=-1 if x.dtype.kind == "i" else 0))
+        found = one_by_one(None if start is None else start[s:s + 1], axes, outputs, evaluate, own, block, stride, otherwise)
+        sums = found[len(outputs) - sums_of_keys:]
+        rows = [y.take(np.arange(p, p + length), 2 if axis == "heads" else 1)
+                for y, axis in zip(found[:len(found) - sums_of_keys], outputs)]
+        if results is None:
+            results = [[] for _ in rows] + [np.zeros((len(inputs[i]), *y.shape[1:])) for i, y in zip(keys, sums)]
+        for result, row in zip(results, rows):
+            result.append(row)
+        for total, y in zip(results[len(rows):], sums):
+            total[s] += y[0]
+    return tuple(np.concatenate(x) if isinstance(x, list) else x for x in results)
+
+
+def positions_of(at, batch, length):
+    """Where queries are in their rows, [B, S]."""
+    return np.tile(np.arange(length), (batch, 1)) + (0 if at is None else at[:, 1:])
+
+
+def tokens_of(at, start, length):
+    """The tokens of the sequences that queries are of, as many as matter."""
+    if start is not None:
+        return start.shape[1]
+    return length if at is None else at[:, 1].max() + length
+
+
 # --- Compression -------------------------------------------------------------
 
 
@@ -252,26 +294,27 @@ def how_of(query, scale, softcap):
 
 
 @rule("nsa.attention")
-def attention(c, query, key, value, indices, start, visibility, scale, softcap):
+def attention(c, query, key, value, indices, start, at, visibility, scale, softcap):
     keys, *sizes = key_axis(visibility)
     extra = [] if indices is None else [indices]
-    return one_by_one(start, ["tokens", keys, keys, "heads"], ["tokens", "heads"],
-                      lambda *x: attend(c, visibility, how_of(query, scale, softcap), *x), [query, key, value, *extra], *sizes)
+    return inside(at, start, ["tokens", keys, keys, "heads"], ["tokens", "heads"],
+                  lambda *x: attend(c, visibility, how_of(query, scale, softcap), *x), [query, key, value, *extra], *sizes,
+                  keys=(1, 2))
 
 
 @rule("nsa.attention_backward")
-def attention_backward(c, output_grad, query, key, value, output, lse, indices, start, visibility, scale, softcap):
+def attention_backward(c, output_grad, query, key, value, output, lse, indices, start, at, visibility, scale, softcap):
     keys, *sizes = key_axis(visibility)
     extra = [] if indices is None else [indices]
-    return one_by_one(start, ["tokens", "tokens", keys, keys, "tokens", "heads", "heads"], ["tokens", keys, keys],
-                      lambda *x: attend_backward(c, visibility, how_of(query, scale, softcap), *x),
-                      [output_grad, query, key, value, output, lse, *extra], *sizes)
+    return inside(at, start, ["tokens", "tokens", keys, keys, "tokens", "heads", "heads"], ["tokens", keys, keys],
+                  lambda *x: attend_backward(c, visibility, how_of(query, scale, softcap), *x),
+                  [output_grad, query, key, value, output, lse, *extra], *sizes, keys=(2, 3), sums_of_keys=2)
 
 
 @rule("nsa.rotary_attention")
 def rotary_attention(c, query, key, value, keys, table, start, visibility, scale, softcap):
     turned = [c.inner(call(c, "nn.rotary", input=x, table=table, start=start)[0]) for x in (query, *keys)]
-    return (*attention(c, turned[0], key, value, None, start, visibility, scale, softcap), *turned)
+    return (*attention(c, turned[0], key, value, None, start, None, visibility, scale, softcap), *turned)
 
 
 # --- Selection ---------------------------------------------------------------
@@ -342,18 +385,19 @@ def bad_choice(indices, score, selected, allowed):
     return None
 
 
-def scores_of(c, query, key, lse, start, compressed, selected, scale, softcap):
+def scores_of(c, query, key, lse, start, at, compressed, selected, scale, softcap):
+    columns = -(-tokens_of(at, start, query.shape[1]) // selected.block)
+
     def of_one(q, k, own_lse):
         score = block_scores(c, compressed, selected, how_of(query, scale, softcap), q, k, own_lse)
-        columns = -(-query.shape[1] // selected.block)
         return (np.pad(score, [(0, 0)] * 3 + [(0, columns - score.shape[3])], constant_values=-np.inf),)
-    return one_by_one(start, ["tokens", "blocks", "heads"], ["heads"], of_one, [query, key, lse], compressed.block,
-                      compressed.stride, -np.inf)[0]
+    return inside(at, start, ["tokens", "blocks", "heads"], ["heads"], of_one, [query, key, lse], compressed.block,
+                  compressed.stride, -np.inf, keys=(1,))[0]
 
 
 @rule("nsa.select")
-def select(c, query, key, lse, start, compressed, selected, scale, softcap):
-    return choose(scores_of(c, query, key, lse, start, compressed, selected, scale, softcap), selected)
+def select(c, query, key, lse, start, at, compressed, selected, scale, softcap):
+    return choose(scores_of(c, query, key, lse, start, at, compressed, selected, scale, softcap), selected)
 
 
 @gradient("nsa.select")
@@ -384,11 +428,11 @@ def gate_statistics(c, gates):
 
 
 @rule("nsa.selection_statistics")
-def selection_statistics(c, indices, start, select_block):
+def selection_statistics(c, indices, start, at, select_block):
     b, h, length, _ = indices.shape
-    begin = np.zeros((b, length), int) if start is None else start
-    t = np.arange(length)
-    own = ((t - begin) // select_block)[:, None, :, None]
+    t, place = np.arange(length), positions_of(at, b, length)
+    begin = np.zeros((b, length), int) if start is None else start[np.arange(b)[:, None] if at is None else at[:, :1], place]
+    own = ((place - begin) // select_block)[:, None, :, None]
     chosen = indices >= 0
     named = np.where(chosen, indices + (begin // select_block)[:, None, :, None], -1)
     different = [len(set(named[i, j, t // select_block == n].ravel()) - {-1})

@@ -269,7 +269,7 @@ class Program:
 
 
 #: Operands without a gradient.
-FIXED = ("table", "ids", "targets", "start", "indices")
+FIXED = ("table", "ids", "targets", "start", "at", "indices")
 IN_PLACE = {"nsa.cache_append": (0, "cache"), "nsa.cache_fill": (0, "cache"), "nsa.advance": (1, "ids")}
 STATE = ', nn.role = "state", nn.init = #nn.init<constant, 0.0>'
 #: Results are the operands' elements.

@@ -5,6 +5,7 @@ import os
 import pytest
 from executors import SEED, Emulator, make_rng
 
+import declarations
 import generate
 import generate_nsa
 import judge
@@ -15,6 +16,8 @@ from nsa_rules import visibility
 
 NAMES = sorted(rules.RULES)
 COUNT = int(os.environ.get("NSA_JUDGE_EMULATED", 1))
+#: What may have the operand `at`.
+INSIDE = sorted(name for name in NAMES if any(o.name == "at" for o in declarations.read()[name].operands))
 #: What has heads, as wide as those of models in 16 bits.
 WIDE = ["nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress", "nsa.compress_backward",
         "nsa.compress_key_value", "nsa.rotary_attention", "layer"]
@@ -34,6 +37,13 @@ def test_operation(name):
     for number in range(COUNT):
         element = ("bf16", "f32", "f16")[(number + len(name)) % 3]
         check(lambda rng, element: generate.make_one(name, rng, element), element, (name, number))
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_queries_inside_of_sequences(name):
+    for number in range((4 if "attention" in name or name == "nsa.select" else 1) * COUNT):
+        check(lambda rng, element: generate.make_one(name, rng, element, wide=number % 2 == 1, inside=True),
+              ("bf16", "f16", "f32")[number % 3], (name, number, "inside"))
 
 
 @pytest.mark.parametrize("name", WIDE)

@@ -21,6 +21,8 @@ DIFFERENTIABLE = sorted({*rules.GRADIENTS, *(name.removesuffix("_backward") for 
 ELEMENTS = ["f32", "bf16", "f16"]
 #: Programs of one operation for each type; three times as many where shapes decide much.
 COUNT = int(os.environ.get("NSA_JUDGE_COUNT", 2))
+#: What may have the operand `at`.
+INSIDE = sorted(name for name in NAMES if any(o.name == "at" for o in declarations.read()[name].operands))
 MANY_SHAPES = ("nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress", "nsa.compress_backward")
 #: Memory is poisoned, or fresh: all bits of the poison make indices of -1.
 EXECUTORS = [CPU(), CPU(poison=False)]
@@ -34,6 +36,16 @@ def test_operation(name):
             execute = EXECUTORS[number % 3 == 2]
             problem = judge.judge(made, execute, SEED)
             assert problem is None, judge.report(made, execute, problem,
+                                                 f"NSA_TEST_SEED={SEED}, number {number} of {element}")
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_queries_inside_of_sequences(name):
+    for number in range(3 * COUNT):
+        for element in ELEMENTS:
+            made = generate.make_one(name, make_rng(name, "inside", number, element), element, inside=True)
+            problem = judge.judge(made, EXECUTORS[number % 2], SEED)
+            assert problem is None, judge.report(made, EXECUTORS[number % 2], problem,
                                                  f"NSA_TEST_SEED={SEED}, number {number} of {element}")
 
 

@@ -3,6 +3,7 @@
 #include "dialects/NN/NNOps.h"
 #include "passes/Kernels/NN/KernelGraph.h"
 #include "passes/Kernels/NN/NNToTile.h"
+#include "passes/Kernels/NSA/AttentionKernels.h"
 #include "passes/Kernels/Rotation.h"
 
 using namespace mlir;
@@ -19,15 +20,17 @@ struct RotaryKernel {
   RootKernel plan() const;
   void build(TileBuilder &b, const KernelGraph &graph,
              ArrayRef<Value> args) const;
-  Expr findPosition(TileBuilder &b, Value start, Expr batchRow, Expr t) const;
+  Expr findPosition(TileBuilder &b, Value start, Value at, Expr batchRow,
+                    Expr t) const;
   /// Rotates the heads of one position, whose lower and upper halves are at two
   /// offsets.
   void rotate(nn::RotaryOp op, Elements lower, Elements upper, Value cosines,
               Value sines) const;
 
-  Extent batch, sequence;
+  /// Rows of a sequence, of which queries may have a part.
+  Extent batch, sequence, rows;
   int64_t heads = 0, pairs, stride;
-  bool inverse, isPacked, takesExtents;
+  bool inverse, isPacked, isPlaced, takesExtents;
   int64_t perProgram;
 };
 } // namespace
@@ -40,7 +43,10 @@ RotaryKernel::RotaryKernel(const KernelGraph &graph) {
   stride = op.getStride();
   inverse = op.getInverse();
   isPacked = op.getStart() != nullptr;
-  takesExtents = !isPacked && hasAnglesOfAll(op.getTable(), sequence);
+  isPlaced = op.getAt() != nullptr;
+  rows = isPlaced ? ceilDiv(getExtent(op.getTable(), 0), stride) : sequence;
+  takesExtents =
+      !isPacked && !isPlaced && hasAnglesOfAll(op.getTable(), sequence);
   for (Operation *root : graph.getRoots())
     heads += getDim(cast<nn::RotaryOp>(root).getInput(), 2);
   int64_t perPosition = std::max<int64_t>(int64_t(batch) * heads * pairs, 1);
@@ -62,20 +68,26 @@ void RotaryKernel::rotate(nn::RotaryOp op, Elements lower, Elements upper,
   upper.storeOutputs();
 }
 
-/// Where row `t` stands in its packed sequence.
-Expr RotaryKernel::findPosition(TileBuilder &b, Value start, Expr batchRow,
-                                Expr t) const {
-  Expr begin = b.loadScalar(start, {batchRow, t * stride + (stride - 1)});
-  return getPackedPosition(t, begin, stride, sequence);
+/// Where row `t` stands in its sequence, if that is packed or longer.
+Expr RotaryKernel::findPosition(TileBuilder &b, Value start, Value at,
+                                Expr batchRow, Expr t) const {
+  auto place = QueryPlace::load(b, isPacked ? getExtent(start, 0) : 1, rows, at,
+                                batchRow);
+  Expr row = place.of(t);
+  Expr begin =
+      isPacked ? b.loadScalar(start, {place.batch, row * stride + (stride - 1)})
+               : b.constant(0);
+  return getPackedPosition(row, begin, stride, rows);
 }
 
 void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
                          ArrayRef<Value> args) const {
   KernelFrame frame(b, graph, args, /*elementShape=*/{});
-  Value table = frame.getInput(graph.getRoot<nn::RotaryOp>().getTable());
-  Value start = isPacked
-                    ? frame.getInput(graph.getRoot<nn::RotaryOp>().getStart())
-                    : Value();
+  auto op = graph.getRoot<nn::RotaryOp>();
+  Value table = frame.getInput(op.getTable());
+  Value start = isPacked ? frame.getInput(op.getStart()) : Value();
+  Value at = isPlaced ? frame.getInput(op.getAt()) : Value();
+  bool isOfRow = isPacked || isPlaced;
   SmallVector<Value> headRows;
   for (Operation *root : graph.getRoots())
     headRows.push_back(
@@ -89,13 +101,13 @@ void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
   };
   b.forLoop(first, min(first + perProgram, sequence), 1, {},
             [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
-              if (!isPacked)
+              if (!isOfRow)
                 loadAngles(t * stride);
               b.forLoop(
                   0, batch, 1, {},
                   [&](Expr batchRow, ArrayRef<Value>) -> SmallVector<Value> {
-                    if (isPacked)
-                      loadAngles(findPosition(b, start, batchRow, t));
+                    if (isOfRow)
+                      loadAngles(findPosition(b, start, at, batchRow, t));
                     for (auto [root, rows] :
                          llvm::zip(graph.getRoots(), headRows))
                       rotate(cast<nn::RotaryOp>(root),
@@ -111,7 +123,8 @@ void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
 RootKernel RotaryKernel::plan() const {
   std::string shape = "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
                       "h" + std::to_string(heads) + "d" +
-                      std::to_string(2 * pairs) + (isPacked ? "_packed" : "");
+                      std::to_string(2 * pairs) + (isPacked ? "_packed" : "") +
+                      (isPlaced ? "_at" : "");
   return {
       (inverse ? "inverse_" : "") + shape,
       atLeast(ceilDiv(sequence, perProgram), 1),

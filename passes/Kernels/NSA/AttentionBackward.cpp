@@ -92,7 +92,7 @@ private:
   Value outside(Value inside) { return getOutside(op, inside); }
   Value launchMasks() {
     return SelectionMasks::launch(cache, rewriter, op, indices,
-                                  machine.selected->selectBlock);
+                                  *machine.selected, at);
   }
   bool attendsToTokens(int64_t branch) {
     return grads.branches[branch].getVisibility().attendsToTokens();
@@ -130,13 +130,13 @@ private:
   KernelSpec spec(int64_t branch, const Twine &suffix, const Extent &tiles) {
     KernelSpec own = {suffix.str(),
                       machine.name(),
-                      {tiles, machine.shape.keyHeads, machine.shape.batch}};
+                      {tiles, machine.shape.keyHeads, machine.shape.keyBatch}};
     own.key = std::to_string(branch);
     own.takesExtents = takesExtents();
     return own;
   }
   bool takesExtents() const {
-    return !start && hasAnglesOfAll(table, machine.shape.sequence);
+    return !start && !at && hasAnglesOfAll(table, machine.shape.sequence);
   }
   int64_t keyValueWidth() const {
     return 2 * (machine.shape.keyWidth + machine.shape.valueWidth);
@@ -152,9 +152,10 @@ private:
   RowStatistics statistics;
   /// How dq is cut.
   std::optional<QueryGradKernel> queryGrad;
-  /// The table and where packed sequences begin, null without; the numbers of
-  /// the blocks that are selected, and where packed sequences end.
-  Value table, start, indices, ends;
+  /// The table, where packed sequences begin and where rows of queries do, null
+  /// without; the numbers of the blocks that are selected, and where packed
+  /// sequences end.
+  Value table, start, at, indices, ends;
 };
 } // namespace
 
@@ -164,12 +165,13 @@ Gradients::Gradients(Operation *op, FusedGradients grads, KernelCache &cache,
       machine(grads, cache.getMachine()),
       statistics(machine.shape, machine.size(), machine.isGated,
                  machine.foldsGates(), machine.isParallel),
-      table(outside(grads.table)), start(outside(grads.start)) {
+      table(outside(grads.table)), start(outside(grads.start)),
+      at(outside(AttentionBranches::getFirst(grads).getAt())) {
   if (machine.selected) {
     forms.emplace(op, *machine.selected);
     AttentionBackwardOp selected = grads.branches[machine.number];
     indices = machine.selected->launchNumbers(
-        cache, rewriter, op, outside(selected.getIndices()), start);
+        cache, rewriter, op, outside(selected.getIndices()), start, at);
   }
   if (start)
     ends = launchSequenceEnds(cache, rewriter, op, start);
@@ -214,11 +216,10 @@ QueryGradResults Gradients::launchQueryGrad(const InverseIndex &lists) {
     values.lse = outside(backward.getLse());
   }
   if (made.hasLists()) {
-    spec.indices = indices;
-    spec.selectBlock = first.getVisibility().getIndexBlock();
+    spec.setIndices(indices, first.getVisibility().getIndexBlock(), at);
     if (!gathers)
       in.selection =
-          made.selected->launchUnion(cache, rewriter, op, indices, start);
+          made.selected->launchUnion(cache, rewriter, op, indices, start, at);
   }
   if (grads.turnsTokens && !machine.isParallel)
     in.table = table;
@@ -319,6 +320,7 @@ KeyValueGradArgs Gradients::getKeyValueOperands(int64_t branch,
   in.statistics = query.statistics;
   in.start = start;
   in.ends = ends;
+  in.at = at;
   return in;
 }
 
@@ -470,7 +472,7 @@ Gradients::getResults(const QueryGradResults &query, Value queryGrad,
 SmallVector<Value> Gradients::launch() {
   InverseIndex lists;
   if (machine.selected && !masksKeys())
-    lists = machine.selected->launchLists(cache, rewriter, op, indices);
+    lists = machine.selected->launchLists(cache, rewriter, op, indices, at);
   QueryGradResults query = launchQueryGrad(lists);
   Value ofQueries =
       queryGrad->isSplit() ? launchDenseQueryGrad(query) : query.queryGrad;

@@ -27,8 +27,8 @@ struct AttentionOperands {
     llvm::SmallVector<mlir::Value *> all = {&outputGrad, &query};
     for (Branch &own : branches)
       all.append({&own.key, &own.value, &own.output, &own.lse, &own.indices});
-    all.append({&gates, &bias, &start, &selection.counts, &selection.blocks,
-                &table, &statistics, &queryGrad});
+    all.append({&gates, &bias, &start, &at, &selection.counts,
+                &selection.blocks, &table, &statistics, &queryGrad});
     return all;
   }
 
@@ -36,8 +36,8 @@ struct AttentionOperands {
   llvm::SmallVector<Branch> branches;
   /// Gates, or their logits and the bias of these.
   mlir::Value gates, bias;
-  /// Where packed sequences begin.
-  mlir::Value start;
+  /// Where packed sequences begin, and where rows of queries do.
+  mlir::Value start, at;
   SelectionUnion selection;
   /// The angles by which the gradient of the queries is turned back.
   mlir::Value table;
@@ -119,6 +119,7 @@ struct AttentionBranches {
     auto first = getFirst(sum);
     in.query = getOutside(op, first.getQuery());
     in.start = getOutside(op, first.getStart());
+    in.at = getOutside(op, first.getAt());
     for (auto branch : sum.branches) {
       AttentionOperands::Branch &own = in.branches.emplace_back();
       if (!branch)
@@ -155,7 +156,7 @@ struct AttentionBranches {
   std::optional<SelectedAttention> selected;
   int64_t number = -1;
   /// The branches that go through ranges of keys, by number.
-  llvm::SmallVector<std::optional<DenseAttention>> ranges;
+  llvm::SmallVector<std::optional<DenseAttention>, 1> ranges;
   /// Whether they are those of a gated sum.
   bool isGated, isParallel;
   std::optional<nn::GateActivation> activation;

@@ -45,7 +45,7 @@ static void buildForward(TileBuilder &b, const AttentionBranches &attention,
       range ? range->makeForwardProgram(b)
             : attention.selected->makeProgram(
                   b, attention.selected->queryTileOf(b.programId(0)));
-  program.range.start = in.start;
+  program.range.setSequences(b, shape, in.at, in.start);
   Value queries = program.loadRows(in.query, shape.columns(b, shape.keyWidth));
   Value columns = shape.ownColumns(b, shape.valueWidth);
 
@@ -133,28 +133,28 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
   spec.flops = attention.denseFlops(width);
   if (attention.selected)
     spec.flops += attention.selected->flops(width);
-  spec.takesExtents = !attention.isPacked();
+  spec.takesExtents = !attention.isPacked() && !shape.isPlaced;
   spec.schedule = own;
 
   AttentionOp first = AttentionBranches::getFirst(sum);
   Value indices, start = getOutside(op, first.getStart());
+  Value at = getOutside(op, first.getAt());
   if (const auto &selected = attention.selected)
     indices = selected->launchNumbers(
-        cache, rewriter, op, getOutside(op, first.getIndices()), start);
+        cache, rewriter, op, getOutside(op, first.getIndices()), start, at);
   if (attention.hasLists()) {
-    spec.indices = indices;
-    spec.selectBlock = first.getVisibility().getIndexBlock();
+    spec.setIndices(indices, first.getVisibility().getIndexBlock(), at);
   } else if (hasMasks) {
     indices = SelectionMasks::launch(cache, rewriter, op, indices,
-                                     attention.selected->selectBlock);
+                                     *attention.selected, at);
   }
   AttentionOperands operands = attention.getOperands(op, sum, indices);
   for (auto [number, branch] : llvm::enumerate(operands.branches))
     if (!branch.key)
       branch.output = getOutside(op, sum.combine.getBranches()[number]);
   if (attention.hasLists())
-    operands.selection =
-        attention.selected->launchUnion(cache, rewriter, op, indices, start);
+    operands.selection = attention.selected->launchUnion(cache, rewriter, op,
+                                                         indices, start, at);
 
   auto fused = dyn_cast<FusedOp>(op);
   ValueRange results =

@@ -10,9 +10,28 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+void AttentionShape::setPlace(Value at, Value start, Value k,
+                              VisibilityAttrInterface visibility) {
+  if (!at)
+    return;
+  isPlaced = true;
+  keyBatch = getExtent(k, 0);
+  // Blocks may leave tokens over, fewer than would make another one.
+  tokens = start ? getExtent(start, 1)
+                 : keys * visibility.getKeyStride() +
+                       visibility.getFirstQuery(0).getNumber();
+  tokens = atLeast(tokens, 1);
+}
+
+std::string AttentionShape::rowsName() const {
+  std::string name = "b" + formatExtent(batch) + "s" + formatExtent(sequence);
+  if (isPlaced)
+    name += "of" + formatExtent(keyBatch) + "x" + formatExtent(keys);
+  return name;
+}
+
 std::string AttentionShape::name() const {
-  std::string name = "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
-                     "h" + std::to_string(queryHeads) + "x" +
+  std::string name = rowsName() + "h" + std::to_string(queryHeads) + "x" +
                      std::to_string(keyHeads) + "d" + std::to_string(keyWidth);
   if (valueWidth != keyWidth)
     name += "x" + std::to_string(valueWidth);
@@ -67,6 +86,27 @@ Expr Visibility::endQuery(Expr key) const {
 Expr Visibility::keyBase(Expr start) const {
   int64_t stride = attribute.getKeyStride();
   return stride == 1 ? start : start / static_cast<double>(stride);
+}
+
+//===----------------------------------------------------------------------===//
+// Queries inside of sequences
+//===----------------------------------------------------------------------===//
+
+QueryPlace QueryPlace::load(TileBuilder &b, const Extent &keyBatch,
+                            const Extent &tokens, Value at, Expr batch) {
+  if (!at)
+    return {batch};
+  // Whatever the numbers are, what is read is in bounds.
+  auto loadNumber = [&](int64_t column, const Extent &most) {
+    return max(min(b.loadScalar(at, {batch, column}), most), 0);
+  };
+  return {loadNumber(0, keyBatch - 1), loadNumber(1, tokens)};
+}
+
+Value QueryPlace::of(TileBuilder &b, Value query) const {
+  if (!first)
+    return query;
+  return b.map({query}, b.i32(), [&](ArrayRef<Expr> x) { return of(x[0]); });
 }
 
 //===----------------------------------------------------------------------===//

@@ -9,7 +9,7 @@
 #define NSA_PASSES_KERNELS_NSA_ATTENTIONKERNELS_H
 
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/NSA/NSADialect.h"
+#include "dialects/NSA/NSAOps.h"
 #include "passes/Kernels/KernelCache.h"
 
 #include <functional>
@@ -75,7 +75,8 @@ private:
 };
 
 /// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
-/// The v of an op without values (nsa.select) is its k.
+/// The v of an op without values (nsa.select) is its k. Queries inside of
+/// longer sequences have keys of another batch and of more tokens.
 struct AttentionShape {
   AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale,
                  double softcap)
@@ -83,7 +84,12 @@ struct AttentionShape {
         keys(getExtent(k, 1)), queryHeads(getDim(q, 2)), keyHeads(getDim(k, 2)),
         keyWidth(getDim(q, 3)), valueWidth(getDim(v, 3)),
         elementBits(mlir::getElementTypeOrSelf(q).getIntOrFloatBitWidth()),
-        scale(scale), softcap(softcap) {}
+        scale(scale), softcap(softcap), keyBatch(batch), tokens(sequence) {}
+
+  /// Makes rows of queries begin where `at`, if not null, says: in sequences of
+  /// the keys `k`, of which `start`, if not null, has the tokens.
+  void setPlace(mlir::Value at, mlir::Value start, mlir::Value k,
+                VisibilityAttrInterface visibility);
 
   /// What the softmax of the kernels is made of.
   Exponent exponent() const {
@@ -125,12 +131,16 @@ struct AttentionShape {
     return cache.choose(op, suffix, sequence, kernel);
   }
 
-  /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
+  /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ; the
+  /// rows of queries in it are "b1s64", or "b2s16of1x64" inside of sequences.
   std::string name() const;
+  std::string rowsName() const;
   /// Floating-point operations of `width` multiply-adds for each of `pairs` of
-  /// a query head; the largest number if there are more.
+  /// a head and a sequence; the largest number if there are more.
   int64_t flops(int64_t width, int64_t pairs) const {
     int64_t ofHead = saturatingProduct(2 * width, pairs);
+    if (isPlaced)
+      ofHead = ofHead / int64_t(tokens) * int64_t(sequence);
     return saturatingProduct(int64_t(batch) * queryHeads, ofHead);
   }
 
@@ -139,6 +149,10 @@ struct AttentionShape {
   unsigned elementBits;
   /// Factor of the scores, and what they are kept below, or 0.
   double scale, softcap;
+  /// Sequences of keys, and the most tokens that one of them may have.
+  Extent keyBatch, tokens;
+  /// Whether rows of queries begin inside of these.
+  bool isPlaced = false;
   int64_t columnMultiple = 1, columnParts = 1;
   /// Whether exponents take one instruction where that is exact enough: it
   /// costs each tile of keys a branch.
@@ -146,13 +160,17 @@ struct AttentionShape {
 };
 
 template <typename OpT>
-AttentionShape getShapeOf(OpT op, mlir::Value value) {
-  return {op.getQuery(), op.getKey(), value, op.getScaleOrDefault(),
-          op.getSoftcapOrZero()};
+AttentionShape getShapeOf(OpT op, mlir::Value value,
+                          VisibilityAttrInterface visibility) {
+  AttentionShape shape = {op.getQuery(), op.getKey(), value,
+                          op.getScaleOrDefault(), op.getSoftcapOrZero()};
+  shape.setPlace(getQueryPlace(op), getSequenceStart(op), op.getKey(),
+                 visibility);
+  return shape;
 }
 template <typename OpT>
 AttentionShape getShapeOf(OpT op) {
-  return getShapeOf(op, op.getValue());
+  return getShapeOf(op, op.getValue(), op.getVisibility());
 }
 
 /// Rows of a tile: `extent` rounded up to `multiple`, at most `limit`.
@@ -257,6 +275,33 @@ struct KeyTile {
 /// for 1).
 struct RowTerms {
   mlir::Value shift, delta, gate;
+};
+
+/// Where the queries of a row of the batch stand in a sequence of keys.
+struct QueryPlace {
+  /// `at` is null where rows of queries are whole sequences, else for one of
+  /// `keyBatch` sequences of `tokens` at most.
+  static QueryPlace load(tile::TileBuilder &b, const Extent &keyBatch,
+                         const Extent &tokens, mlir::Value at,
+                         tile::Expr batch);
+  static QueryPlace load(tile::TileBuilder &b, const AttentionShape &shape,
+                         mlir::Value at, tile::Expr batch) {
+    return load(b, shape.keyBatch, shape.tokens, at, batch);
+  }
+
+  /// The position of query `query`, a number or i32 values.
+  tile::Expr of(tile::Expr query) const {
+    return first ? query + *first : query;
+  }
+  mlir::Value of(tile::TileBuilder &b, mlir::Value query) const;
+  /// A number of tokens or keys, and no more than there are.
+  tile::Expr limit(tile::Expr number, const Extent &most) const {
+    return first ? min(number, most) : number;
+  }
+
+  /// The row of the keys, and the position of query 0, of whole sequences 0.
+  tile::Expr batch;
+  std::optional<tile::Expr> first = std::nullopt;
 };
 
 /// The queries `query`, i32, of a batch row with packed sequences, that begin

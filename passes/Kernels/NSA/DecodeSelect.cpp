@@ -31,7 +31,7 @@ struct ScoreOperands {
 /// The scores of blocks.
 struct BlockScores {
   BlockScores(DecodeSelectOp op, Value lseParts, MachineAttr machine)
-      : op(op), shape(getShapeOf(op, op.getKey())),
+      : op(op), shape(getShapeOf(op, op.getKey(), op.getCompressed())),
         visibility(op.getCompressed(), int64_t(op.getContext())),
         rows(getDim(op.getKey(), 1)), lseParts(getDim(lseParts, 2)),
         numRows(static_cast<int64_t>(

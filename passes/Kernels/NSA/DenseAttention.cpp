@@ -23,8 +23,8 @@ bool DenseAttention::isLong() const {
   if (shape.valueWidth <= 64 && !isThin())
     return false;
   // Blocks that were selected are smaller than the tiles of keys.
-  return selectBlock == 0 && shape.sequence.isConstant() &&
-         visibility->getMaxKeys(int64_t(shape.sequence)) >= manyTokens;
+  return selectBlock == 0 && shape.tokens.isConstant() &&
+         visibility->getMaxKeys(int64_t(shape.tokens)) >= manyTokens;
 }
 
 /// Two warpgroups share the keys and values that a program copies, or three
@@ -84,7 +84,7 @@ int64_t DenseAttention::getOwnKeyTile(const KernelCut &cut,
   if (cut.sizes.getKeys() != 0)
     return tile;
   auto countPrograms = [&] {
-    return int64_t(ceilDiv(shape.keys, tile) * shape.keyHeads * shape.batch);
+    return int64_t(ceilDiv(shape.keys, tile) * shape.keyHeads * shape.keyBatch);
   };
   while (countPrograms() < cut.getProcessors() && tile > fewest &&
          tile / 2 % cut.getTileMultiple() == 0)
@@ -103,18 +103,22 @@ std::string DenseAttention::name() const {
 
 std::pair<Expr, Expr>
 DenseAttention::getKeyRange(TileBuilder &b, const QueryRange &queries) const {
-  Expr first = queries.first;
-  Expr last = min(first + (queries.count - 1), shape.sequence - 1);
+  QueryPlace place = queries.place();
+  Expr first = place.of(queries.first);
+  Expr last =
+      place.of(min(queries.first + (queries.count - 1), shape.sequence - 1));
   if (!queries.start)
-    return {visibility.firstKey(first), visibility.endKey(last)};
-  Expr firstStart = b.loadScalar(queries.start, {queries.batch, first});
-  Expr lastStart = b.loadScalar(queries.start, {queries.batch, last});
+    return {visibility.firstKey(first),
+            place.limit(visibility.endKey(last), shape.keys)};
+  Expr firstStart = b.loadScalar(queries.start, {place.batch, first});
+  Expr lastStart = b.loadScalar(queries.start, {place.batch, last});
   // Where the last query sees nothing of its own sequence, the others see no
   // key from there on.
   return {visibility.keyBase(firstStart) +
               visibility.firstKey(first - firstStart),
-          visibility.keyBase(lastStart) +
-              max(visibility.endKey(last - lastStart), 0)};
+          place.limit(visibility.keyBase(lastStart) +
+                          max(visibility.endKey(last - lastStart), 0),
+                      shape.keys)};
 }
 
 SmallVector<Value> DenseAttention::forEachKeyTile(const RowProgram &program,
@@ -128,14 +132,15 @@ SmallVector<Value> DenseAttention::forEachKeyTile(const RowProgram &program,
   Expr firstKey = range.first, endKey = range.second;
   std::optional<PackedRows> packed;
   if (queries.start)
-    packed.emplace(b, visibility, queries.start, queries.batch, queries.query);
+    packed.emplace(b, visibility, queries.start, queries.place().batch,
+                   queries.positions());
   auto forKeys = [&](Expr first, Expr end, const MaskWords &words,
                      ArrayRef<Value> inits) {
     return b.forLoop(
         first, end, size, inits, [&](Expr i0, ArrayRef<Value> carried) {
           Value i = b.range(i0, size, 0);
           KeyTile tile = queries.loadKeys(b, shape, i, k, v);
-          tile.row = packed ? packed->row : queries.query;
+          tile.row = packed ? packed->row : queries.positions();
           tile.base = packed ? packed->base : Value();
           tile.key = b.range(i0, size, 1);
           tile.isVisible = [&](Expr t, Expr i) {
@@ -147,7 +152,7 @@ SmallVector<Value> DenseAttention::forEachKeyTile(const RowProgram &program,
           if (words.before)
             limitToBlocks(b, tile, selectBlock, i0, isSelected(words.own),
                           isSelected(words.before), packed->begin,
-                          queries.query);
+                          queries.positions());
           else if (words.own)
             tile.selected = isSelected(words.own);
           return body(tile, carried);
@@ -162,7 +167,7 @@ SmallVector<Value> DenseAttention::forEachKeyTile(const RowProgram &program,
   // Each tile is to lie in one range of `selectBlock` tokens.
   if (packed)
     firstKey = firstKey / size * size;
-  if (int64_t(shape.sequence) <= tokens) {
+  if (int64_t(shape.tokens) <= tokens) {
     MaskWords words = {load(0), {}};
     if (packed)
       words.before = SelectionMasks::ofBlocksBefore(b, words.own, Value());
@@ -234,17 +239,17 @@ void DenseAttention::countFromSequence(TileBuilder &b, Expr batch, Value i,
 /// packed sequences the block before.
 void DenseAttention::selectQueries(TileBuilder &b, Expr batch, Expr keyHead,
                                    Expr block, const KeyValueGradArgs &args,
-                                   KeyTile &tile) const {
+                                   Value query, KeyTile &tile) const {
   constexpr int64_t perWord = SelectionMasks::blocksPerWord;
   auto load = [&](tile::Operand word) {
-    return b.load(args.masks, {batch, keyHead, word, tile.row});
+    return b.load(args.masks, {batch, keyHead, word, query});
   };
   Expr word = block / perWord;
   Value words = load(word), before;
   tile.selected = SelectionMasks::isSelected(b, words, block);
   if (!args.start)
     return;
-  if (int64_t(shape.sequence) > perWord * selectBlock)
+  if (int64_t(shape.tokens) > perWord * selectBlock)
     before = load(max(word - 1, 0));
   tile.selectedBefore = SelectionMasks::isSelected(
       b, SelectionMasks::ofBlocksBefore(b, words, before), block);
@@ -281,22 +286,31 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
   Expr endQuery = visibility.endQuery(last);
   if (args.start) {
     int64_t stride = visibility->getKeyStride();
-    Expr lastToken = min(last * stride + (stride - 1), shape.sequence - 1);
+    Expr lastToken = min(last * stride + (stride - 1), shape.tokens - 1);
     endQuery = min(endQuery, b.loadScalar(args.ends, {batch, lastToken}));
   }
   Expr firstHead = keyHead * shape.group();
   SmallVector<Value> zeros = grad.zeros();
   auto addHead = [&](Expr head) {
-    return b.forLoop(firstQuery, endQuery, queryTile, zeros,
-                     [&](Expr t0, ArrayRef<Value> sums) {
-                       Value t = b.range(t0, queryTile, 0);
-                       tile.row = b.range(t0, queryTile, 1);
-                       return grad.addRows(t, head, head, sums, [&] {
-                         if (args.masks)
-                           selectQueries(b, batch, keyHead, i0 / selectBlock,
-                                         args, tile);
-                       });
-                     });
+    auto addRow = [&](Expr row, const QueryPlace &place, ArrayRef<Value> sums) {
+      Expr first = firstQuery, end = endQuery;
+      if (place.first) {
+        first = max(first - *place.first, 0) / queryTile * queryTile;
+        end = min(end - *place.first, shape.sequence);
+        end = select(place.batch == batch, end, 0);
+      }
+      auto addTile = [&](Expr t0, ArrayRef<Value> sums) {
+        Value t = b.range(t0, queryTile, 0);
+        Value query = b.range(t0, queryTile, 1);
+        tile.row = place.first ? b.range(place.of(t0), queryTile, 1) : query;
+        return grad.addRows(row, t, query, head, head, sums, [&] {
+          if (args.masks)
+            selectQueries(b, row, keyHead, i0 / selectBlock, args, query, tile);
+        });
+      };
+      return b.forLoop(first, end, queryTile, sums, addTile);
+    };
+    return forEachRow(b, shape, args.at, batch, zeros, addRow);
   };
   if (program.part)
     return grad.store(addHead(firstHead + *program.part), i);
@@ -321,7 +335,7 @@ KernelSpec DenseAttention::forwardSpec(StringRef suffix,
   spec.minBlocks = minBlocks;
   // Loops of wider heads have one for their sums.
   spec.hasProducer = isIssueBound();
-  spec.takesExtents = !isPacked;
+  spec.takesExtents = !isPacked && !shape.isPlaced;
   spec.longestFirst = isGraded();
   return spec;
 }

@@ -17,7 +17,7 @@ struct DenseAttention {
   DenseAttention(const AttentionShape &shape,
                  VisibilityAttrInterface visibility, const KernelCut &cut,
                  int64_t selectBlock = 0)
-      : shape(shape), visibility(visibility, shape.sequence),
+      : shape(shape), visibility(visibility, shape.tokens),
         selectBlock(selectBlock),
         queryTile(getQueryTile(cut, cut.sizes.getQueries())),
         keyTile(getKeyTile(cut, cut.sizes.getKeys())),
@@ -37,7 +37,7 @@ struct DenseAttention {
   /// part.
   bool seesFewKeys() const {
     return visibility->attendsToTokens() &&
-           visibility->getMaxKeys(int64_t(shape.sequence)) <= 128;
+           visibility->getMaxKeys(int64_t(shape.tokens)) <= 128;
   }
   /// Whether small tiles then pay: not where warpgroups need 64 rows.
   bool isNarrow(const KernelCut &cut) const {
@@ -45,7 +45,7 @@ struct DenseAttention {
   }
   /// Whether some queries see many more keys than others.
   bool isGraded() const {
-    auto tokens = int64_t(shape.sequence);
+    auto tokens = int64_t(shape.tokens);
     return !visibility->attendsToTokens() ||
            2 * visibility->getMaxKeys(tokens) > tokens;
   }
@@ -84,7 +84,7 @@ struct DenseAttention {
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
-    return shape.flops(width, visibility->countPairs(int64_t(shape.sequence),
+    return shape.flops(width, visibility->countPairs(int64_t(shape.tokens),
                                                      int64_t(shape.keys),
                                                      /*indices=*/0));
   }
@@ -135,7 +135,7 @@ struct DenseAttention {
   /// 0 for none, and one of them.
   std::array<Extent, 3> keyGrid(int64_t parts) const {
     return {std::max<int64_t>(parts, 1) * numKeyTiles(ownKeyTile),
-            shape.keyHeads, shape.batch};
+            shape.keyHeads, shape.keyBatch};
   }
   KeyProgram getKeyProgram(tile::TileBuilder &b, int64_t parts) const;
   /// Heads of the group, of a part only one, and query tiles are added in
@@ -168,7 +168,7 @@ private:
                          const KeyValueGradArgs &args, KeyTile &tile) const;
   void selectQueries(tile::TileBuilder &b, tile::Expr batch, tile::Expr keyHead,
                      tile::Expr block, const KeyValueGradArgs &args,
-                     KeyTile &tile) const;
+                     mlir::Value query, KeyTile &tile) const;
   /// Rows of one MMA, the M of its shape; 0 if that does not matter.
   int64_t getProductRows(const KernelCut &cut) const {
     return shape.elementBits == 16 ? cut.getWarpgroupRows() : 0;

@@ -73,7 +73,7 @@ int64_t GatheredAttention::getMostQueries(const SelectedAttention &selected) {
 
 bool GatheredAttention::fits(const SelectedAttention &selected) {
   const AttentionShape &shape = selected.shape;
-  return selected.isParallel && !selected.isPacked &&
+  return selected.isParallel && !selected.isPacked && !shape.isPlaced &&
          shape.batch.isConstant() && shape.sequence.isConstant() &&
          getPartBytes(selected) <= mostPartBytes;
 }
@@ -354,7 +354,7 @@ struct SumRows {
         slots(b.range(0, selected.count, 1)) {
     Value entries =
         b.load(indices, {batch, head / selected.shape.group(), query, slots});
-    SelectionLists lists(selected, query, entries);
+    SelectionLists lists(selected, query, entries, {batch});
     place = b.map({entries, query}, b.i32(), [&](ArrayRef<Expr> x) {
       return select(lists.isSeen(x[0], x[1]), x[1], -1);
     });
@@ -568,9 +568,10 @@ SmallVector<Value> GatheredAttention::launchForward(AttentionOp op,
     attention.buildForwardSum(b, firstHead, parts, statistics, indices, output,
                               lse);
   };
-  return attention.launch(
-      cache, builder, op, kernels,
-      selected.launchLists(cache, builder, op, op.getIndices()));
+  return attention.launch(cache, builder, op, kernels,
+                          selected.launchLists(cache, builder, op,
+                                               op.getIndices(),
+                                               /*at=*/Value()));
 }
 
 Value GatheredAttention::launchQueryGrad(

@@ -50,7 +50,10 @@ void SelectedAttention::sortEntries(TileBuilder &b, Expr keyHead, Expr batch,
     b.forLoop(0, shape.sequence, 1, {}, [&](Expr t, ArrayRef<Value>) {
       b.forLoop(0, count, 1, {}, [&](Expr slot, ArrayRef<Value>) {
         Expr block = b.loadScalar(indices, {batch, keyHead, t, slot});
-        b.ifThen(block >= 0, [&] { body(t, block); });
+        Expr exists = block >= 0;
+        if (shape.isPlaced)
+          exists = exists & (block < numBlocks());
+        b.ifThen(exists, [&] { body(t, block); });
         return SmallVector<Value>();
       });
       return SmallVector<Value>();
@@ -97,9 +100,10 @@ namespace {
 /// that a query does not see are left out.
 class IndexProgram {
 public:
-  IndexProgram(const SelectedAttention &attention, TileBuilder &b)
+  IndexProgram(const SelectedAttention &attention, TileBuilder &b, Value at)
       : attention(attention), b(b), range(b.programId(0)),
         keyHead(b.programId(1)), batch(b.programId(2)),
+        place(QueryPlace::load(b, attention.shape, at, batch)),
         sequence(attention.shape.sequence),
         first(range * attention.indexQueries()),
         end(min(first + attention.indexQueries(), sequence)),
@@ -117,7 +121,8 @@ private:
     Value t = b.range(t0, queries, 0);
     return {
         attention, t,
-        b.load(indices, {batch, keyHead, t, b.range(0, attention.count, 1)})};
+        b.load(indices, {batch, keyHead, t, b.range(0, attention.count, 1)}),
+        place};
   }
   Value zeros(int64_t rows) { return b.splat(b.constant(0), rows, blocks); }
   /// How many queries selected each of the blocks from `block` on: all of them,
@@ -131,6 +136,7 @@ private:
   const SelectedAttention &attention;
   TileBuilder &b;
   Expr range, keyHead, batch;
+  QueryPlace place;
   Extent sequence;
   /// The queries of the range, from the first to past the last.
   Expr first, end;
@@ -150,7 +156,7 @@ void IndexProgram::count(Value indices, Value counts) {
     });
   };
   // No query sees later blocks.
-  Expr seen = (end - 1) / attention.selectBlock / blocks + 1;
+  Expr seen = place.of(end - 1) / attention.selectBlock / blocks + 1;
   forBlocks(0, seen * blocks, [&](Expr block) {
     return b.reduceAdd(queries.findMembers(b, block, blocks), /*axis=*/0);
   });
@@ -189,7 +195,10 @@ void IndexProgram::placeQueries(Value indices, Value list, Expr block,
                                 Value starts, Value triangle) {
   int64_t rows = attention.indexTile();
   // Queries before the first block do not see it.
-  Expr from = max(first, block * attention.selectBlock / rows * rows);
+  Expr sees = block * attention.selectBlock;
+  if (place.first)
+    sees = max(sees - *place.first, 0);
+  Expr from = max(first, sees / rows * rows);
   auto place = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
     SelectionLists queries = load(indices, t0, rows);
     Value members = queries.findMembers(b, block, blocks);
@@ -241,10 +250,11 @@ void IndexProgram::list(Value indices, Value counts, Value offsets,
 
 InverseIndex SelectedAttention::launchLists(KernelCache &cache,
                                             OpBuilder &builder, Operation *op,
-                                            Value indices) const {
+                                            Value indices, Value at) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
-  spec.takesExtents = !isPacked;
+  spec.takesExtents = !isPacked && !shape.isPlaced;
   SmallVector<Value> inputs = {indices};
+  auto placeOf = [&](ArrayRef<Value> args) { return at ? args[1] : Value(); };
   if (isParallel) {
     spec.grid[0] = numIndexPrograms();
     // One program alone would wait for its exchanges.
@@ -254,23 +264,26 @@ InverseIndex SelectedAttention::launchLists(KernelCache &cache,
     Type type = cache.getTensorType(
         {shape.batch, shape.keyHeads, numIndexPrograms(), numBlocks()},
         builder.getI32Type());
+    if (at)
+      inputs.push_back(at);
     auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-      auto [lists, counts] = named<2>(args);
-      IndexProgram(*this, b).count(lists, counts);
+      IndexProgram(*this, b, placeOf(args)).count(args.front(), args.back());
     };
     inputs.push_back(
         cache.launch(builder, op, countSpec, inputs, type, build).front());
   }
-  auto [offsets, list] = named<2>(cache.launch(
-      builder, op, spec, inputs, getIndexTypes(cache),
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        auto [offsets, list] = named<2>(args.take_back(2));
-        ArrayRef<Value> in = args.drop_back(2);
-        if (isParallel)
-          IndexProgram(*this, b).list(in.front(), in.back(), offsets, list);
-        else
-          sortEntries(b, b.programId(1), b.programId(2), in.front(), offsets,
-                      list);
-      }));
+  auto [offsets, list] =
+      named<2>(cache.launch(builder, op, spec, inputs, getIndexTypes(cache),
+                            [&](TileBuilder &b, ArrayRef<Value> args) {
+                              auto [offsets, list] =
+                                  named<2>(args.take_back(2));
+                              ArrayRef<Value> in = args.drop_back(2);
+                              if (isParallel)
+                                IndexProgram(*this, b, placeOf(in))
+                                    .list(in.front(), in.back(), offsets, list);
+                              else
+                                sortEntries(b, b.programId(1), b.programId(2),
+                                            in.front(), offsets, list);
+                            }));
   return {offsets, list};
 }

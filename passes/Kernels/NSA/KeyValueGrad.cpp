@@ -24,17 +24,17 @@ SmallVector<Value> KeyValueGrad::zeros() const {
           b.zeros(program.keys, shape.ownWidth(shape.valueWidth))};
 }
 
-SmallVector<Value> KeyValueGrad::addRows(Value query, tile::Operand head,
-                                         tile::Operand headOfColumn,
-                                         ArrayRef<Value> sums,
-                                         function_ref<void()> limit) {
+SmallVector<Value>
+KeyValueGrad::addRows(Expr batch, Value query, Value queryOfColumn,
+                      tile::Operand head, tile::Operand headOfColumn,
+                      ArrayRef<Value> sums, function_ref<void()> limit) {
   auto load = [&](Value from, Value columns) {
-    return b.load(from, {program.batch, query, head, columns});
+    return b.load(from, {batch, query, head, columns});
   };
   Value queries = load(args.q, keyCols);
   Value outputGrads = load(args.outputGrad, valueCols);
-  RowTerms terms = args.loadTerms(b, shape.exponent(), program.batch,
-                                  headOfColumn, tile.row);
+  RowTerms terms =
+      args.loadTerms(b, shape.exponent(), batch, headOfColumn, queryOfColumn);
   limit();
   // Of programs that share columns, those whose sums this one computes.
   Value ownQueries, ownOutputGrads;
@@ -58,6 +58,19 @@ void KeyValueGrad::store(ArrayRef<Value> sums, Value rows) const {
   };
   storeOne(scaledKeys, args.keyGrad, shape.keyWidth);
   storeOne(sums[1], args.valueGrad, shape.valueWidth);
+}
+
+SmallVector<Value> nsa::forEachRow(
+    TileBuilder &b, const AttentionShape &shape, Value at, Expr batch,
+    ArrayRef<Value> inits,
+    function_ref<SmallVector<Value>(Expr, const QueryPlace &, ArrayRef<Value>)>
+        body) {
+  if (!at)
+    return body(batch, {batch}, inits);
+  return b.forLoop(
+      0, shape.batch, 1, inits, [&](Expr row, ArrayRef<Value> carried) {
+        return body(row, QueryPlace::load(b, shape, at, row), carried);
+      });
 }
 
 void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,

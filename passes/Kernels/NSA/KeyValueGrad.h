@@ -18,8 +18,8 @@ struct KeyProgram {
 /// What a kernel of dk and dv reads and writes; null where it does without.
 struct KeyValueGradArgs {
   llvm::SmallVector<mlir::Value *> slots() {
-    return {&outputGrad, &q,    &k,     &v,       &lse,  &statistics,
-            &start,      &ends, &masks, &offsets, &list, &table};
+    return {&outputGrad, &q,  &k,     &v,       &lse,  &statistics, &start,
+            &ends,       &at, &masks, &offsets, &list, &table};
   }
 
   /// What the statistics hold, and whose the gradients are.
@@ -27,8 +27,8 @@ struct KeyValueGradArgs {
   int64_t branch;
   mlir::Value outputGrad = {}, q = {}, k = {}, v = {}, lse = {},
               statistics = {};
-  /// Where packed sequences begin and end.
-  mlir::Value start = {}, ends = {};
+  /// Where packed sequences begin and end, and where rows of queries begin.
+  mlir::Value start = {}, ends = {}, at = {};
   /// Of a selection: masks, or the inverse index.
   mlir::Value masks = {}, offsets = {}, list = {};
   /// The angles by which the gradient of the keys is turned back.
@@ -55,13 +55,13 @@ public:
 
   /// Sums of no rows.
   llvm::SmallVector<mlir::Value> zeros() const;
-  /// Adds the rows of `query`, i32 along rows as `tile.row` is along columns,
-  /// whose heads along rows and columns these are. `limit` says in `tile` which
-  /// keys they see, once their terms are loaded.
-  llvm::SmallVector<mlir::Value> addRows(mlir::Value query, tile::Operand head,
-                                         tile::Operand headOfColumn,
-                                         llvm::ArrayRef<mlir::Value> sums,
-                                         llvm::function_ref<void()> limit);
+  /// Adds the queries `query` of the row `batch`, i32 along rows as
+  /// `queryOfColumn` along columns, whose heads these are. `limit` says in
+  /// `tile` which keys they see, once their terms are loaded.
+  llvm::SmallVector<mlir::Value>
+  addRows(tile::Expr batch, mlir::Value query, mlir::Value queryOfColumn,
+          tile::Operand head, tile::Operand headOfColumn,
+          llvm::ArrayRef<mlir::Value> sums, llvm::function_ref<void()> limit);
   /// Writes the sums of the keys `rows`, for `addParts` if they are of a part.
   void store(llvm::ArrayRef<mlir::Value> sums, mlir::Value rows) const;
 
@@ -74,6 +74,17 @@ private:
   KeyProgram program;
   mlir::Value keyCols, valueCols;
 };
+
+/// Runs `body` for each row of queries, ascending, with the place where `at`
+/// puts it; without `at` for the row `batch` alone. Queries of other sequences
+/// than `batch` are none of the body's, which has loops without iterations for
+/// them: branches around loops would keep these from being pipelined.
+llvm::SmallVector<mlir::Value> forEachRow(
+    tile::TileBuilder &b, const AttentionShape &shape, mlir::Value at,
+    tile::Expr batch, llvm::ArrayRef<mlir::Value> inits,
+    llvm::function_ref<llvm::SmallVector<mlir::Value>(
+        tile::Expr row, const QueryPlace &place, llvm::ArrayRef<mlir::Value>)>
+        body);
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
 /// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].

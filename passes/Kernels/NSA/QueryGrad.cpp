@@ -76,7 +76,7 @@ Value QueryGradKernel::buildTile(TileBuilder &b, Expr tile,
   RowProgram program =
       range ? RowProgram(HeadProgram(*range, range->queryTile, b))
             : RowProgram(attention.selected->makeProgram(b, tile));
-  program.range.start = in.start;
+  program.range.setSequences(b, shape, in.at, in.start);
   program.range.isGradient = true;
   Value queries = program.loadRows(in.query, shape.columns(b, shape.keyWidth));
   Value valueCols = shape.columns(b, shape.valueWidth);
@@ -187,7 +187,7 @@ void QueryGradKernel::buildDense(TileBuilder &b, const AttentionOperands &in,
   const DenseAttention &first = *attention.ranges[branches.front()];
   HeadProgram program(first, first.queryTile, b);
   program.range.isGradient = true;
-  program.range.start = in.start;
+  program.range.setSequences(b, shape, in.at, in.start);
   Value outputGrads =
       program.loadRows(in.outputGrad, shape.columns(b, shape.valueWidth));
   Value queries = program.loadRows(in.query, shape.columns(b, shape.keyWidth));

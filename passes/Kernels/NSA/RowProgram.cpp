@@ -6,10 +6,19 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+void QueryRange::setSequences(TileBuilder &b, const AttentionShape &shape,
+                              Value at, Value start) {
+  this->start = start;
+  if (!at)
+    return;
+  inside = QueryPlace::load(b, shape, at, batch);
+  position = inside->of(b, query);
+}
+
 KeyTile QueryRange::loadKeys(TileBuilder &b, const AttentionShape &shape,
                              Value rows, Value k, Value v) const {
   auto load = [&](Value from, Value columns) {
-    return b.load(from, {batch, rows, keyHead, columns});
+    return b.load(from, {place().batch, rows, keyHead, columns});
   };
   KeyTile tile;
   tile.keys = load(k, shape.columns(b, shape.keyWidth));

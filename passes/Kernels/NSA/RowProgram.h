@@ -25,6 +25,16 @@ struct QueryRange {
   /// keys and values, where programs share what they write.
   bool isGradient = false;
 
+  /// Of queries inside of a longer sequence, where that is, and the position of
+  /// each row.
+  std::optional<QueryPlace> inside = std::nullopt;
+  mlir::Value position = {};
+
+  /// What `at`, null for whole sequences, and `start` say of the batch.
+  void setSequences(tile::TileBuilder &b, const AttentionShape &shape,
+                    mlir::Value at, mlir::Value start);
+  QueryPlace place() const { return inside ? *inside : QueryPlace{batch}; }
+  mlir::Value positions() const { return inside ? position : query; }
   /// Loads the keys `rows` and their values.
   KeyTile loadKeys(tile::TileBuilder &b, const AttentionShape &shape,
                    mlir::Value rows, mlir::Value k, mlir::Value v) const;

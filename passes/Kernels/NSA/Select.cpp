@@ -12,13 +12,13 @@ using namespace nsa::tile;
 
 template <typename OpT>
 static AttentionShape getSelectShape(OpT op) {
-  return getShapeOf(op, op.getKey());
+  return getShapeOf(op, op.getKey(), op.getCompressed());
 }
 
 /// The shape for all tokens that the caches are for.
 static AttentionShape getSelectShape(DecodeSelectOp op) {
   AttentionShape shape = getSelectShape<DecodeSelectOp>(op);
-  shape.sequence = static_cast<int64_t>(op.getContext());
+  shape.sequence = shape.tokens = static_cast<int64_t>(op.getContext());
   return shape;
 }
 
@@ -29,14 +29,14 @@ namespace {
 /// What a kernel reads; null where it does without.
 struct SelectOperands {
   SmallVector<Value *> slots() {
-    return {&query, &key, &lse, &positions, &start, &ends};
+    return {&query, &key, &lse, &positions, &start, &ends, &at};
   }
 
   Value query, key, lse;
   /// Of a decoding step.
   Value positions = {};
-  /// Where packed sequences begin and end.
-  Value start = {}, ends = {};
+  /// Where packed sequences begin and end, and where rows of queries begin.
+  Value start = {}, ends = {}, at = {};
 };
 
 /// Scores and the list of the best blocks stay in the program: nothing of size
@@ -45,8 +45,7 @@ struct SelectKernel {
   /// Of `nsa.select`, or of `nsa.decode_select`, whose kernel has one query.
   template <typename OpT>
   SelectKernel(OpT op, const KernelCut &cut)
-      : shape(getSelectShape(op)),
-        visibility(op.getCompressed(), shape.sequence),
+      : shape(getSelectShape(op)), visibility(op.getCompressed(), shape.tokens),
         selectBlock(limitBlock(op.getSelected().getBlock())),
         listed(op.getSelected().getCount()), count(limit(listed)),
         initial(limit(op.getSelected().getInitial())),
@@ -72,17 +71,17 @@ struct SelectKernel {
   /// A block with all of the sequence is as good as a longer one, as long as
   /// compressed blocks fit.
   int64_t limitBlock(int64_t longest) const {
-    if (!shape.sequence.isConstant())
+    if (!shape.tokens.isConstant())
       return longest;
     int64_t enough =
-        std::max(alignUp(int64_t(shape.sequence), stride()), block());
+        std::max(alignUp(int64_t(shape.tokens), stride()), block());
     return std::min(longest, enough);
   }
-  Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
+  Extent numBlocks() const { return ceilDiv(shape.tokens, selectBlock); }
   /// A number of blocks, of which there may not be so many.
   int64_t limit(int64_t blocks) const {
-    return shape.sequence.isConstant() ? std::min(blocks, int64_t(numBlocks()))
-                                       : blocks;
+    return shape.tokens.isConstant() ? std::min(blocks, int64_t(numBlocks()))
+                                     : blocks;
   }
 
   static int64_t alignUp(int64_t size, int64_t multiple) {
@@ -119,11 +118,11 @@ struct SelectKernel {
   Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
 
   /// Queries of one sequence, i32 [queries, 1]: their numbers, and their
-  /// offsets in the sequence, -1 of those that are in another one. And, of
-  /// packed sequences, the row of its first compressed block.
+  /// offsets in the sequence, -1 of those that are in another one. The row of
+  /// the keys, and of packed sequences that of its first compressed block.
   struct Queries {
     Value number, place;
-    Expr firstRow = {};
+    Expr keyBatch, firstRow = {};
   };
 
   void build(TileBuilder &b, const SelectOperands &in, Value indices) const;
@@ -146,7 +145,8 @@ struct SelectKernel {
                               const Queries &queries, Expr lastPlace,
                               Value weights, SmallVector<Value> best) const;
   SmallVector<Value> findBestOfPacked(TileBuilder &b, const SelectOperands &in,
-                                      Expr t0, Value t) const;
+                                      const QueryPlace &place, Expr t0,
+                                      Value t) const;
   Value buildWeights(TileBuilder &b) const;
   Value buildScores(TileBuilder &b, Value p, Value weights) const;
   Value buildProbabilities(TileBuilder &b, const SelectOperands &in,
@@ -218,7 +218,8 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, const SelectOperands &in,
   Value cols = shape.columns(b, shape.keyWidth);
   Value t = queries.number, i = b.range(i0, rowTile, 1);
   Expr row = Value(queries.firstRow) ? queries.firstRow + i0 : i0;
-  Value keys = b.load(in.key, {batch, b.range(row, rowTile, 0), keyHead, cols});
+  Value keys = b.load(
+      in.key, {queries.keyBatch, b.range(row, rowTile, 0), keyHead, cols});
   // A processor adds the products of few queries in another order than those of
   // many, unless keys are columns.
   if (!isParallel)
@@ -285,9 +286,12 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b,
 /// their blocks lie at different distances from the rows of the tile.
 SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
                                                   const SelectOperands &in,
+                                                  const QueryPlace &queries,
                                                   Expr t0, Value t) const {
-  Expr batch = b.programId(2);
-  Expr end = min(t0 + queryTile, shape.sequence);
+  Expr batch = queries.batch;
+  Value position = queries.of(b, t);
+  Expr end = queries.of(min(t0 + queryTile, shape.sequence));
+  t0 = queries.of(t0);
   // Most tiles lie in one sequence.
   Expr isOne = b.loadScalar(in.ends, {batch, t0}) >= end;
   Expr numSequences = b.expr(
@@ -296,7 +300,7 @@ SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
                   Expr begins = b.loadScalar(in.start, {batch, query}) == query;
                   return {b.expr(number[0]) + convert(begins, b.i32())};
                 })[0]);
-  Value starts = b.load(in.start, {batch, t}), weights = buildWeights(b);
+  Value starts = b.load(in.start, {batch, position}), weights = buildWeights(b);
   SmallVector<Value> carried = {t0};
   llvm::append_range(carried, noneBest(b));
   carried = b.forLoop(
@@ -305,13 +309,13 @@ SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
         Expr first = b.expr(carried[0]);
         Expr begin = b.loadScalar(in.start, {batch, first});
         Expr next = b.loadScalar(in.ends, {batch, first});
-        Value place = b.map({t, starts}, b.i32(), [&](ArrayRef<Expr> x) {
+        Value place = b.map({position, starts}, b.i32(), [&](ArrayRef<Expr> x) {
           return select(x[1] == begin, x[0] - x[1], -1);
         });
-        SmallVector<Value> results =
-            findBest(b, in, {t, place, begin / static_cast<double>(stride())},
-                     min(next, end) - 1 - begin, weights,
-                     llvm::to_vector(carried.drop_front()));
+        SmallVector<Value> results = findBest(
+            b, in, {t, place, batch, begin / static_cast<double>(stride())},
+            min(next, end) - 1 - begin, weights,
+            llvm::to_vector(carried.drop_front()));
         results.insert(results.begin(), next);
         return results;
       });
@@ -342,12 +346,15 @@ void SelectKernel::build(TileBuilder &b, const SelectOperands &in,
   Expr t0 =
       getQueryTileOf(b.programId(0), numQueryTiles(), isParallel) * queryTile;
   Value t = b.range(t0, queryTile, 0);
+  auto place = QueryPlace::load(b, shape, in.at, b.programId(2));
   SmallVector<Value> best;
-  if (isPacked)
-    best = findBestOfPacked(b, in, t0, t);
-  else
-    best = findBest(b, in, {t, t},
-                    min(t0 + (queryTile - 1), shape.sequence - 1), Value(), {});
+  if (isPacked) {
+    best = findBestOfPacked(b, in, place, t0, t);
+  } else {
+    Expr last = place.of(min(t0 + (queryTile - 1), shape.sequence - 1));
+    best = findBest(b, in, {t, place.of(b, t), place.batch},
+                    place.limit(last, shape.tokens - 1), Value(), {});
+  }
   storeBest(b, indices, t, best);
 }
 
@@ -359,8 +366,9 @@ void SelectKernel::buildDecode(TileBuilder &b, const SelectOperands &in,
   Expr position = max(b.loadScalar(in.positions, {b.programId(2)}), 0);
   Value row = b.range(0, queryTile, 0);
   storeBest(b, indices, row,
-            findBest(b, in, {row, b.splat(position, queryTile, 1)}, position,
-                     Value(), {}));
+            findBest(b, in,
+                     {row, b.splat(position, queryTile, 1), b.programId(2)},
+                     position, Value(), {}));
 }
 
 static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
@@ -373,14 +381,15 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
   spec.schedule = own;
   spec.shape = kernel.name();
   spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
-  spec.takesExtents = !kernel.isPacked;
+  spec.takesExtents = !kernel.isPacked && !shape.isPlaced;
   spec.longestFirst = true;
-  spec.flops = shape.flops(
-      shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
-                                                    int64_t(shape.keys),
-                                                    /*indices=*/0));
+  spec.flops = shape.flops(shape.keyWidth,
+                           kernel.visibility->countPairs(int64_t(shape.tokens),
+                                                         int64_t(shape.keys),
+                                                         /*indices=*/0));
   SelectOperands in = {op.getQuery(), op.getKey(), op.getLse()};
   in.start = op.getStart();
+  in.at = op.getAt();
   if (kernel.isPacked)
     in.ends = launchSequenceEnds(cache, rewriter, op, op.getStart());
   return replaceBy(cache, rewriter, op, spec, in,

@@ -167,7 +167,7 @@ struct Limits {
 /// queries of large groups are faster than masks of 128 columns for dq.
 static Limits getLimits(const AttentionShape &shape) {
   int64_t width = shape.keyWidth + shape.valueWidth;
-  bool isShort = int64_t(shape.sequence) < 2048;
+  bool isShort = int64_t(shape.tokens) < 2048;
   if (width <= 128)
     return {3.0, 2.7, 2.4};
   if (width <= 256)
@@ -189,7 +189,7 @@ static void chooseUnions(SelectedForms &forms,
   constexpr int64_t longest = 16384, rows = SelectedAttention::kWarpRows;
   int64_t group = shape.group(), width = shape.keyWidth + shape.valueWidth;
   bool fillsRows = rows - rows / std::min(group, rows) * group < 2;
-  bool isShort = int64_t(shape.sequence) <= longest;
+  bool isShort = int64_t(shape.tokens) <= longest;
   bool pays = isShort || !fillsRows || (group == 8 && width > 128);
   if (width <= 256 && group >= 2 && group < 16 &&
       (pays || (group == 4 && width <= 128)))
@@ -210,15 +210,15 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
   constexpr int64_t shortest = 512;
   bool isMeasured = machine.getWarpgroupRows() != 0 &&
                     shape.elementBits == 16 && shape.batch.isConstant() &&
-                    shape.sequence.isConstant() &&
-                    int64_t(shape.sequence) >= shortest &&
+                    shape.tokens.isConstant() &&
+                    int64_t(shape.tokens) >= shortest &&
                     (selected.keyTile == 64 || selected.selectBlock == 64);
   if (!isMeasured)
     return forms;
   auto causal = CausalAttr::get(machine.getContext());
   auto count = [&](VisibilityAttrInterface visibility) {
     return static_cast<double>(visibility.countPairs(
-        int64_t(shape.sequence), int64_t(shape.keys), selected.count));
+        int64_t(shape.tokens), int64_t(shape.keys), selected.count));
   };
   chooseUnions(forms, selected);
   double pairs = count(causal) / count(selected.visibility);
@@ -423,7 +423,8 @@ void SelectSchedule::runOnOperation() {
         addGiven(part, own, /*replaces=*/part == op);
     });
     if (auto select = dyn_cast<SelectOp>(op))
-      add(Kernel::Select, getShapeOf(select, select.getKey()));
+      add(Kernel::Select,
+          getShapeOf(select, select.getKey(), select.getCompressed()));
     if (auto rotary = dyn_cast<RotaryAttentionOp>(op))
       add(Kernel::RotaryForward, getShapeOf(rotary));
     op->walk([&](AttentionOp branch) { addAttention(branch); });

@@ -115,7 +115,7 @@ std::string SelectedAttention::selectionName() const {
 }
 
 int64_t SelectedAttention::flops(int64_t width) const {
-  return shape.flops(width, visibility.countPairs(int64_t(shape.sequence),
+  return shape.flops(width, visibility.countPairs(int64_t(shape.tokens),
                                                   int64_t(shape.keys), count));
 }
 
@@ -139,7 +139,7 @@ KeyTile SelectedAttention::makeKeyTile(const RowProgram &program, Value blocks,
   KeyTile tile = range.loadKeys(b, shape, u, k, v);
   // The last key that a row sees.
   if (reachesBeyondBlocks(stepTile)) {
-    SmallVector<Value> inputs = {range.query};
+    SmallVector<Value> inputs = {range.positions()};
     if (selected)
       inputs.push_back(selected);
     tile.row = b.map(inputs, b.i32(), [&](ArrayRef<Expr> x) {
@@ -148,14 +148,14 @@ KeyTile SelectedAttention::makeKeyTile(const RowProgram &program, Value blocks,
     });
   } else if (multipliesUnions()) {
     // A number for each row: single keys are checked in the last block alone.
-    tile.row = range.query;
+    tile.row = range.positions();
     tile.selected = selected;
   } else if (selected)
-    tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
-      return select(x[0] != 0, x[1], -1);
-    });
+    tile.row =
+        b.map({selected, range.positions()}, b.i32(),
+              [](ArrayRef<Expr> x) { return select(x[0] != 0, x[1], -1); });
   else
-    tile.row = b.map({range.query}, b.i32(), [&](ArrayRef<Expr> x) {
+    tile.row = b.map({range.positions()}, b.i32(), [&](ArrayRef<Expr> x) {
       return select(block >= 0, x[0], -1);
     });
   tile.key = b.range(first, stepTile, 1);
@@ -198,7 +198,8 @@ SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
     : attention(attention) {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
-  start = b.load(range.start, {range.batch, query});
+  QueryPlace place = range.place();
+  start = b.load(range.start, {place.batch, place.of(b, query)});
   entries = b.load(indices, {range.batch, range.keyHead, query,
                              b.range(0, attention.count, 1)});
 }
@@ -228,7 +229,7 @@ static KeyTile makePackedKeyTile(const RowProgram &program,
   KeyTile tile = range.loadKeys(b, shape, u, k, v);
   tile.key = b.range(first, keys, 1);
   limitToBlocks(b, tile, rows.attention.selectBlock, first, isMember(2),
-                isMember(1), rows.start, range.query);
+                isMember(1), rows.start, range.positions());
   tile.row = b.map({tile.row, tile.selected}, b.i32(), [](ArrayRef<Expr> x) {
     return select(x[1] != 0, x[0], -1);
   });
@@ -246,8 +247,9 @@ SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
   PackedLists rows(*this, program, indices, range.query);
   PackedLists queries(*this, program, indices,
                       b.range(range.first, range.count, 0));
-  Expr begin = b.loadScalar(range.start, {range.batch, range.first});
-  Expr end = min(range.first + range.count, shape.sequence);
+  QueryPlace place = range.place();
+  Expr begin = b.loadScalar(range.start, {place.batch, place.of(range.first)});
+  Expr end = min(place.of(range.first + range.count), shape.tokens);
   // Tiles by their first keys, or by number where the last one of a block
   // reaches into the next: those are as long as tiles of a program's own keys.
   bool isCut = reachesBeyondBlocks(stepTile);
@@ -276,28 +278,33 @@ SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
 
 Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
                                        Operation *op, Value indices,
-                                       Value start) const {
+                                       Value start, Value at) const {
   if (!start)
     return indices;
   int64_t queries = getTileSize(shape.sequence);
   KernelSpec spec;
   spec.ownName = "selection_numbers";
-  spec.shape = "b" + formatExtent(shape.batch) + "s" +
-               formatExtent(shape.sequence) + "h" +
-               std::to_string(shape.keyHeads) + "_" + selectionName();
+  spec.shape = shape.rowsName() + "h" + std::to_string(shape.keyHeads) + "_" +
+               selectionName();
   spec.grid = {ceilDiv(shape.sequence, queries), shape.keyHeads, shape.batch};
-  spec.indices = indices;
-  spec.selectBlock = selectBlock;
+  spec.setIndices(indices, selectBlock, at);
+  SmallVector<Value> inputs = {indices, start};
+  if (at)
+    inputs.push_back(at);
   return cache.launchOnce(
-      builder, op, spec, {indices, start}, indices.getType(),
+      builder, op, spec, inputs, indices.getType(),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        auto [inSequence, starts, inRow] = named<3>(args);
+        auto [inSequence, starts] = named<2>(args.take_front(2));
+        Value inRow = args.back();
         Expr batch = b.programId(2);
+        auto sequence =
+            QueryPlace::load(b, shape, at ? args[2] : Value(), batch);
         Value t = b.range(b.programId(0) * queries, queries, 0);
         SmallVector<tile::Operand> place = {batch, b.programId(1), t,
                                             b.range(0, count, 1)};
         Value numbers =
-            b.map({b.load(inSequence, place), b.load(starts, {batch, t})},
+            b.map({b.load(inSequence, place),
+                   b.load(starts, {sequence.batch, sequence.of(b, t)})},
                   b.i32(), [&](ArrayRef<Expr> x) {
                     return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
                   });
@@ -365,15 +372,17 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
                               {range.batch, range.keyHead, tile, i});
         });
   }
-  if (isAlone)
-    return forEachOf(min(range.first / selectBlock + 1, count), [&](Expr i) {
+  if (isAlone) {
+    Expr own = range.place().of(range.first) / selectBlock;
+    return forEachOf(min(own + 1, count), [&](Expr i) {
       return b.loadScalar(indices,
                           {range.batch, range.keyHead, range.first, i});
     });
+  }
   // The same as `blocks`, but once for each query instead of once for each row.
   Value lists = b.load(indices, {range.batch, range.keyHead,
                                  b.range(range.first, range.count, 0), slots});
-  Expr endKey = min(range.first + range.count, shape.sequence);
+  Expr endKey = min(range.place().of(range.first + range.count), shape.tokens);
   return b.forLoop(
       0, endKey, stepTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
         Expr block = u0 / selectBlock;

@@ -22,12 +22,12 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   // one for each query.
   int64_t atOnce = 2 * cut.getProcessors();
   // One row of the batch, which has the fewest lists, if its size is not known.
-  int64_t rows = shape.batch.isConstant() ? int64_t(shape.batch) : 1;
+  int64_t rows = shape.keyBatch.isConstant() ? int64_t(shape.keyBatch) : 1;
   int64_t lists = count * shape.keyHeads * rows;
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
   int64_t enough =
-      int64_t(shape.sequence) / std::max(count * selectBlock, mostIndexQueries);
+      int64_t(shape.tokens) / std::max(count * selectBlock, mostIndexQueries);
   return std::max<int64_t>(std::min({parts, enough, most}), 1);
 }
 
@@ -42,7 +42,7 @@ KeyProgram SelectedAttention::getKeyProgram(TileBuilder &b,
   if (!isParallel)
     return make(b.programId(2), b.programId(1), program, program);
   int64_t heads = shape.keyHeads, each = std::max<int64_t>(parts, 1);
-  Extent pairs = heads * shape.batch;
+  Extent pairs = heads * shape.keyBatch;
   // The same tile and part for one head after the other.
   Expr pair = program % pairs, work = program / pairs;
   Expr tile = work / each, part = work % each;
@@ -69,9 +69,9 @@ KeyProgram SelectedAttention::getKeyProgram(TileBuilder &b,
 
 std::array<Extent, 3> SelectedAttention::keyGrid(int64_t parts) const {
   if (!isParallel)
-    return {numGradTiles(), shape.keyHeads, shape.batch};
+    return {numGradTiles(), shape.keyHeads, shape.keyBatch};
   return {numGradTiles() * std::max<int64_t>(parts, 1) * shape.keyHeads *
-              shape.batch,
+              shape.keyBatch,
           1, 1};
 }
 
@@ -107,7 +107,7 @@ SmallVector<Value> SelectedAttention::forEachBlockOf(
     Expr begin = b.loadScalar(start, {batch, token});
     return begin / selectBlock + (token - begin) / selectBlock;
   };
-  Expr last = min(u0 + (ownKeyTile - 1), shape.sequence - 1);
+  Expr last = min(u0 + (ownKeyTile - 1), shape.tokens - 1);
   if (reachesBeyondBlocks(ownKeyTile))
     last = min(last, (u0 / selectBlock + 1) * selectBlock - 1);
   return b.forLoop(numberOf(u0), numberOf(last) + 1, 1, inits, body);
@@ -127,25 +127,27 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
       return select(x[0] < block * selectBlock + selectBlock, x[0], -1);
     });
   tile.isVisible = [](Expr t, Expr u) { return u <= t; };
-  Expr begin, end;
+  // The list of a row of queries.
+  Expr row = batch, begin, end;
+  QueryPlace place{batch};
   auto findList = [&] {
     std::tie(begin, end) =
-        getListPart(b, args.offsets, batch, keyHead, block,
+        getListPart(b, args.offsets, row, keyHead, block,
                     program.part ? *program.part : b.constant(0),
                     program.part ? gradParts : 1);
+    if (place.first)
+      end = select(place.batch == batch, end, begin);
   };
-  if (!isPacked)
-    findList();
   // Rows past the end of the list get a query outside of the sequence: they
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {
-    Value place =
+    Value number =
         b.map({b.range(0, rows, axis)}, b.i32(), [&](ArrayRef<Expr> x) {
           Expr own = entry + x[0] / shape.group();
           return rows == listed ? own : select(x[0] < listed, own, end);
         });
-    Value query = b.load(args.list, {batch, keyHead, place});
-    return b.map({place, query}, b.i32(), [&](ArrayRef<Expr> x) {
+    Value query = b.load(args.list, {row, keyHead, number});
+    return b.map({number, query}, b.i32(), [&](ArrayRef<Expr> x) {
       return select(x[0] < end, x[1], shape.sequence);
     });
   };
@@ -156,10 +158,10 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   };
   Value head = headOfRow(0), headRow = headOfRow(1);
   auto addQueries = [&](Expr entry, ArrayRef<Value> sums) {
-    Value t = queryOfRow(entry, 0);
-    tile.row = queryOfRow(entry, 1);
+    Value t = queryOfRow(entry, 0), query = queryOfRow(entry, 1);
+    tile.row = place.of(b, query);
     tile.base = {};
-    return grad.addRows(t, head, headRow, sums, [&] {
+    return grad.addRows(row, t, query, head, headRow, sums, [&] {
       if (args.start)
         limitToBlock(b, args.start, batch, block, tile);
     });
@@ -168,7 +170,11 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   // long would exceed those of the terms: sums of ranges first.
   int64_t perSum = 16 * gatherTile;
   SmallVector<Value> zeros = grad.zeros();
-  auto addList = [&](ArrayRef<Value> sums) {
+  auto addList = [&](Expr ofRow, const QueryPlace &ofQueries,
+                     ArrayRef<Value> sums) {
+    row = ofRow;
+    place = ofQueries;
+    findList();
     return b.forLoop(
         begin, end, perSum, sums,
         [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -179,11 +185,10 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   };
   auto addBlock = [&](Expr listed, ArrayRef<Value> sums) {
     block = listed;
-    findList();
-    return addList(sums);
+    return forEachRow(b, shape, args.at, batch, sums, addList);
   };
   grad.store(isPacked
                  ? forEachBlockOf(b, args.start, batch, u0, zeros, addBlock)
-                 : addList(zeros),
+                 : addBlock(block, zeros),
              stored);
 }

@@ -55,10 +55,10 @@ struct SelectedAttention {
   /// A block with all of the sequence is as good as a longer one.
   static int64_t limitBlock(const AttentionShape &shape, int64_t selectBlock) {
     constexpr int64_t handy = 64;
-    if (!shape.sequence.isConstant())
+    if (!shape.tokens.isConstant())
       return selectBlock;
     return std::min<int64_t>(selectBlock,
-                             llvm::alignTo(int64_t(shape.sequence), handy));
+                             llvm::alignTo(int64_t(shape.tokens), handy));
   }
   /// The largest divisor of a selection block that makes a good tile: a smaller
   /// one for wide heads where programs share a cache.
@@ -76,7 +76,7 @@ struct SelectedAttention {
   /// Whether queries select a small part of the blocks only.
   static bool isLong(const AttentionShape &shape, int64_t selectBlock,
                      int64_t count) {
-    return int64_t(shape.sequence) > 2 * count * selectBlock;
+    return int64_t(shape.tokens) > 2 * count * selectBlock;
   }
   /// Whether warps of a program skip blocks that they did not select.
   bool skipsPerWarp() const {
@@ -117,8 +117,8 @@ struct SelectedAttention {
     return fits && gatherRows == gatherTile * shape.group() ? 3 : 0;
   }
 
-  Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
-  Extent numKeyTiles() const { return ceilDiv(shape.sequence, keyTile); }
+  Extent numBlocks() const { return ceilDiv(shape.tokens, selectBlock); }
+  Extent numKeyTiles() const { return ceilDiv(shape.tokens, keyTile); }
   /// Tiles of a block that a program of the gradient of keys takes, and all of
   /// them; the last ones of blocks may reach beyond.
   int64_t tilesPerBlock() const {
@@ -128,9 +128,8 @@ struct SelectedAttention {
     return selectBlock % tile != 0;
   }
   Extent numGradTiles() const {
-    return reachesBeyondBlocks(ownKeyTile)
-               ? numBlocks() * tilesPerBlock()
-               : ceilDiv(shape.sequence, ownKeyTile);
+    return reachesBeyondBlocks(ownKeyTile) ? numBlocks() * tilesPerBlock()
+                                           : ceilDiv(shape.tokens, ownKeyTile);
   }
   tile::Expr firstKeyOf(tile::Expr tile) const {
     if (!reachesBeyondBlocks(ownKeyTile))
@@ -166,24 +165,25 @@ struct SelectedAttention {
   /// The most blocks, or ranges, that queries of a tile select.
   int64_t mostInUnion() const {
     int64_t most = queryTile * count * (isPacked ? 2 : 1);
-    return shape.sequence.isConstant() ? std::min(most, int64_t(numBlocks()))
-                                       : most;
+    return shape.tokens.isConstant() ? std::min(most, int64_t(numBlocks()))
+                                     : most;
   }
   /// The SelectionUnion of `op`, of a launch that forward and backward share.
   /// `indices` are numbers of blocks, and `start` is null without packed
-  /// sequences.
+  /// sequences, `at` with whole ones.
   SelectionUnion launchUnion(KernelCache &cache, mlir::OpBuilder &builder,
                              mlir::Operation *op, mlir::Value indices,
-                             mlir::Value start) const;
+                             mlir::Value start, mlir::Value at) const;
   /// Launches the kernels that the gradient of `op` needs before others.
   InverseIndex launchLists(KernelCache &cache, mlir::OpBuilder &builder,
-                           mlir::Operation *op, mlir::Value indices) const;
+                           mlir::Operation *op, mlir::Value indices,
+                           mlir::Value at) const;
   /// The numbers of the blocks that `indices` name: of packed sequences, which
   /// begin at `start`, from a launch that all share; `indices` if `start` is
   /// null.
   mlir::Value launchNumbers(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value indices,
-                            mlir::Value start) const;
+                            mlir::Value start, mlir::Value at) const;
 
   /// Types of the inverse index: offsets and queries [B, Hkv, S * count], both
   /// i32. Offsets are [B, Hkv, blocks + 2], the queries of block j those at
@@ -208,9 +208,11 @@ struct SelectedAttention {
     return ceilDiv(ceilDiv(shape.sequence, gradParts), indexQueries()) *
            indexQueries();
   }
-  /// The first part that has queries which see `block`.
+  /// The first part that has queries which see `block`; of several rows of
+  /// queries in a sequence, any.
   tile::Expr firstPart(tile::Expr block) const {
-    return block * selectBlock / partQueries();
+    return shape.isPlaced ? block.constant(0)
+                          : block * selectBlock / partQueries();
   }
   /// Where a part of the list of a block begins and ends.
   std::pair<tile::Expr, tile::Expr>
@@ -270,7 +272,8 @@ private:
                      body) const;
   /// Two ways to fill a SelectionUnion.
   void markUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
-                 mlir::Value start, const SelectionUnion &selection) const;
+                 mlir::Value start, mlir::Value at,
+                 const SelectionUnion &selection) const;
   void compareUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
                     const SelectionUnion &selection) const;
   KeyTile makeKeyTile(const RowProgram &program, mlir::Value blocks,

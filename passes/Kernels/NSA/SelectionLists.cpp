@@ -7,7 +7,7 @@ using namespace nsa;
 using namespace nsa::tile;
 
 Expr SelectionLists::isSeen(Expr entry, Expr t) const {
-  return (entry >= 0) & (entry * selectBlock <= t) & (t < sequence);
+  return (entry >= 0) & (entry * selectBlock <= place.of(t)) & (t < sequence);
 }
 
 Value SelectionLists::findBits(TileBuilder &b, Expr block,

@@ -9,16 +9,17 @@ namespace nsa {
 
 /// The lists of some queries of a key head and row of the batch, in a program.
 struct SelectionLists {
-  /// `number` are the queries, [queries, 1], and `entries` what they selected,
-  /// [queries, count].
+  /// `number` are the queries, [queries, 1], `entries` what they selected,
+  /// [queries, count], and `place` where they are in the sequence.
   SelectionLists(const SelectedAttention &attention, mlir::Value number,
-                 mlir::Value entries)
+                 mlir::Value entries, const QueryPlace &place)
       : SelectionLists(attention.selectBlock, attention.shape.sequence, number,
-                       entries) {}
+                       entries, place) {}
   SelectionLists(int64_t selectBlock, const Extent &sequence,
-                 mlir::Value number, mlir::Value entries)
+                 mlir::Value number, mlir::Value entries,
+                 const QueryPlace &place)
       : selectBlock(selectBlock), sequence(sequence), number(number),
-        entries(entries) {}
+        entries(entries), place(place) {}
 
   /// Whether an entry is a block that the query `t` sees.
   tile::Expr isSeen(tile::Expr entry, tile::Expr t) const;
@@ -34,6 +35,7 @@ struct SelectionLists {
   int64_t selectBlock;
   Extent sequence;
   mlir::Value number, entries;
+  QueryPlace place;
 };
 
 /// For each column of a row of i32 the sum of those before it.

@@ -9,15 +9,15 @@ using namespace nsa;
 using namespace nsa::tile;
 
 /// Program: (tile of queries, key head, batch).
-static void buildMasks(TileBuilder &b, int64_t queries, int64_t selectBlock,
-                       const Extent &sequence, const Extent &words,
-                       Value indices, Value masks) {
+static void buildMasks(TileBuilder &b, int64_t queries,
+                       const SelectedAttention &attention, const Extent &words,
+                       Value indices, Value at, Value masks) {
   int64_t count = cast<MemRefType>(indices.getType()).getShape()[3];
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value t = b.range(b.programId(0) * queries, queries, 0);
   SelectionLists lists(
-      selectBlock, sequence, t,
-      b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}));
+      attention, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}),
+      QueryPlace::load(b, attention.shape, at, batch));
   b.forLoop(0, words, 1, {}, [&](Expr word, ArrayRef<Value>) {
     constexpr int64_t blocks = SelectionMasks::blocksPerWord;
     b.store(lists.findBits(b, word * blocks, blocks), masks,
@@ -28,31 +28,35 @@ static void buildMasks(TileBuilder &b, int64_t queries, int64_t selectBlock,
 
 Value SelectionMasks::launch(KernelCache &cache, OpBuilder &builder,
                              Operation *op, Value indices,
-                             int64_t selectBlock) {
+                             const SelectedAttention &attention, Value at) {
   int64_t keyHeads = getDim(indices, 1), count = getDim(indices, 3);
-  Extent batch = getExtent(indices, 0), sequence = getExtent(indices, 2);
-  Extent words = ceilDiv(sequence, selectBlock * SelectionMasks::blocksPerWord);
+  const AttentionShape &shape = attention.shape;
+  Extent batch = shape.batch, sequence = shape.sequence;
+  int64_t selectBlock = attention.selectBlock;
+  Extent words =
+      ceilDiv(shape.tokens, selectBlock * SelectionMasks::blocksPerWord);
   // Threads hold the lists of a program.
   constexpr int64_t mostEntries = 8192;
   int64_t queries = std::clamp<int64_t>(mostEntries / count, 8, 128);
   KernelSpec spec;
   spec.ownName = "selection_masks";
-  spec.shape = "b" + formatExtent(batch) + "s" + formatExtent(sequence) + "h" +
-               std::to_string(keyHeads) + "_s" + std::to_string(selectBlock) +
-               "n" + std::to_string(count);
+  spec.shape = shape.rowsName() + "h" + std::to_string(keyHeads) + "_s" +
+               std::to_string(selectBlock) + "n" + std::to_string(count);
   spec.grid = {ceilDiv(sequence, queries), keyHeads, batch};
-  spec.indices = indices;
-  spec.selectBlock = selectBlock;
-  spec.takesExtents = true;
+  spec.setIndices(indices, selectBlock, at);
+  spec.takesExtents = !shape.isPlaced;
+  SmallVector<Value> inputs = {indices};
+  if (at)
+    inputs.push_back(at);
   bool isParallel = cache.getMachine().isParallel();
   auto type = cache.getRowsType({batch, keyHeads, words, sequence},
                                 builder.getI32Type(),
                                 getRowPitch(sequence, isParallel));
-  return cache.launchOnce(builder, op, spec, indices, type,
+  return cache.launchOnce(builder, op, spec, inputs, type,
                           [&](TileBuilder &b, ArrayRef<Value> args) {
-                            auto [lists, masks] = named<2>(args);
-                            buildMasks(b, queries, selectBlock, sequence, words,
-                                       lists, masks);
+                            buildMasks(b, queries, attention, words,
+                                       args.front(), at ? args[1] : Value(),
+                                       args.back());
                           })[0];
 }
 

@@ -3,7 +3,7 @@
 #ifndef NSA_PASSES_KERNELS_NSA_SELECTIONMASKS_H
 #define NSA_PASSES_KERNELS_NSA_SELECTIONMASKS_H
 
-#include "passes/Kernels/NSA/AttentionKernels.h"
+#include "passes/Kernels/NSA/SelectedAttentionKernels.h"
 
 namespace nsa {
 
@@ -15,11 +15,11 @@ namespace nsa {
 struct SelectionMasks {
   static constexpr int64_t blocksPerWord = 32;
 
-  /// Launches the kernel that makes them from `indices`; operations with the
-  /// same indices share it.
+  /// Launches the kernel that makes them from `indices`, of rows that begin
+  /// where `at`, if not null, says; operations with the same indices share it.
   static mlir::Value launch(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value indices,
-                            int64_t selectBlock);
+                            const SelectedAttention &attention, mlir::Value at);
   /// For queries with these words, 1 if they selected `block`, which the words
   /// have a bit for, else 0.
   static mlir::Value isSelected(tile::TileBuilder &b, mlir::Value words,

@@ -27,20 +27,24 @@ static Value getNextRanges(TileBuilder &b, Value entries, Value begin,
 }
 
 void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
-                                  Value start,
+                                  Value start, Value at,
                                   const SelectionUnion &selection) const {
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value t = b.range(tile * queryTile, queryTile, 0);
+  auto place = QueryPlace::load(b, shape, at, batch);
   SelectionLists lists(
-      *this, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}));
+      *this, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}),
+      place);
   std::optional<SelectionLists> next;
   if (start)
     next.emplace(*this, t,
-                 getNextRanges(b, lists.entries, b.load(start, {batch, t}),
-                               selectBlock));
+                 getNextRanges(b, lists.entries,
+                               b.load(start, {place.batch, place.of(b, t)}),
+                               selectBlock),
+                 place);
   constexpr int64_t most = 32;
   int64_t some =
-      shape.sequence.isConstant() ? std::min(int64_t(numBlocks()), most) : most;
+      shape.tokens.isConstant() ? std::min(int64_t(numBlocks()), most) : most;
   auto mark = [&](Expr block, ArrayRef<Value> number) -> SmallVector<Value> {
     Value isMember = b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
     if (next)
@@ -121,20 +125,21 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
 
 SelectionUnion SelectedAttention::launchUnion(KernelCache &cache,
                                               OpBuilder &builder, Operation *op,
-                                              Value indices,
-                                              Value start) const {
+                                              Value indices, Value start,
+                                              Value at) const {
   if (!hasUnion())
     return {};
   SmallVector<Value> inputs = {indices};
-  if (start)
-    inputs.push_back(start);
+  for (Value own : {start, at})
+    if (own)
+      inputs.push_back(own);
   KernelSpec spec;
   spec.ownName = "selection_union";
   spec.shape = name();
   // It depends on the width of the heads and on their type.
   spec.key = std::to_string(queryTile);
   spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
-  spec.takesExtents = !isPacked;
+  spec.takesExtents = !isPacked && !shape.isPlaced;
   SmallVector<Extent> counts = {shape.batch, shape.keyHeads, numQueryTiles()};
   SmallVector<Extent> blocks = counts;
   blocks.push_back(mostInUnion());
@@ -148,8 +153,8 @@ SelectionUnion SelectedAttention::launchUnion(KernelCache &cache,
         auto [number, members] = named<2>(args.take_back(2));
         // Marks of 32 blocks take as long as four or five entries.
         if (isPacked || int64_t(numBlocks()) <= 4 * queryTile * count)
-          markUnion(b, b.programId(0), in.front(),
-                    isPacked ? in.back() : Value(), {number, members});
+          markUnion(b, b.programId(0), in.front(), start ? in[1] : Value(),
+                    at ? in.back() : Value(), {number, members});
         else
           compareUnion(b, b.programId(0), in.front(), {number, members});
       }));

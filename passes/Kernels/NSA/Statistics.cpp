@@ -129,10 +129,12 @@ namespace {
 /// are selected: a program each, whose sums another kernel adds in order.
 struct SelectionKernel {
   explicit SelectionKernel(SelectionStatisticsOp op)
-      : isPacked(op.getStart() != nullptr), batch(getDim(op.getIndices(), 0)),
-        heads(getDim(op.getIndices(), 1)), sequence(getDim(op.getIndices(), 2)),
-        count(getDim(op.getIndices(), 3)),
-        selectBlock(std::min<int64_t>(op.getSelectBlock(), sequence)),
+      : isPacked(op.getStart() != nullptr), isPlaced(op.getAt() != nullptr),
+        batch(getDim(op.getIndices(), 0)), heads(getDim(op.getIndices(), 1)),
+        sequence(getDim(op.getIndices(), 2)), count(getDim(op.getIndices(), 3)),
+        selectBlock(isPlaced
+                        ? op.getSelectBlock()
+                        : std::min<int64_t>(op.getSelectBlock(), sequence)),
         queryBlocks(llvm::divideCeil(sequence, selectBlock)),
         rows(std::clamp<int64_t>(4096 / count, 1,
                                  std::min<int64_t>(selectBlock, 64))) {}
@@ -147,13 +149,19 @@ struct SelectionKernel {
   void buildParts(TileBuilder &b, In in, Value parts) const;
   void buildSums(TileBuilder &b, Value parts, Value y) const;
 
-  bool isPacked;
+  bool isPacked, isPlaced;
   int64_t batch, heads, sequence, count, selectBlock, queryBlocks, rows;
 
 private:
   /// Selected blocks, their distances, different blocks.
   static constexpr int64_t numSums = 3;
 
+  /// Where the queries of the program's row are.
+  QueryPlace loadPlace(TileBuilder &b, In in) const {
+    constexpr int64_t longest = 1 << 30;
+    return QueryPlace::load(b, isPacked ? getExtent(in.getStart(), 0) : 1,
+                            longest, in.getAt(), b.programId(2));
+  }
   SmallVector<Value> forEachTile(
       TileBuilder &b, In in, ArrayRef<Value> inits,
       function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
@@ -171,27 +179,29 @@ SmallVector<Value> SelectionKernel::forEachTile(
         body) const {
   Expr start = b.programId(0) * selectBlock;
   Expr end = min(start + selectBlock, sequence);
+  QueryPlace place = loadPlace(b, in);
   return b.forLoop(
       start, end, rows, inits, [&](Expr first, ArrayRef<Value> carried) {
         Value t = b.range(first, rows, 0);
         Value loaded = b.load(in.getIndices(), {b.programId(2), b.programId(1),
                                                 t, b.range(0, count, 1)});
         if (isPacked)
-          loaded =
-              b.map({loaded, b.load(in.getStart(), {b.programId(2), t})},
-                    b.i32(), [&](ArrayRef<Expr> x) {
-                      return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
-                    });
+          loaded = b.map(
+              {loaded, b.load(in.getStart(), {place.batch, place.of(b, t)})},
+              b.i32(), [&](ArrayRef<Expr> x) {
+                return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
+              });
         Value chosen = b.map({loaded, t}, b.i32(), [&](ArrayRef<Expr> x) {
           return select(x[1] < end, x[0], -1);
         });
-        return body(SelectionLists(selectBlock, sequence, t, chosen), carried);
+        return body(SelectionLists(selectBlock, sequence, t, chosen, place),
+                    carried);
       });
 }
 
 /// How many different blocks the program's queries selected.
 Value SelectionKernel::countDifferent(TileBuilder &b, In in) const {
-  int64_t some = std::min<int64_t>(queryBlocks, 32);
+  int64_t some = isPlaced ? 32 : std::min<int64_t>(queryBlocks, 32);
   Value nothing = b.splat(b.constant(0), 1, some);
   auto countSome = [&](Expr block,
                        ArrayRef<Value> number) -> SmallVector<Value> {
@@ -205,8 +215,13 @@ Value SelectionKernel::countDifferent(TileBuilder &b, In in) const {
     Value marked = forEachTile(b, in, nothing, mark)[0];
     return {add(b, number[0], b.reduceAdd(marked))};
   };
-  return b.forLoop(0, b.programId(0) + 1, some, b.splat(b.constant(0), 1, 1),
-                   countSome)[0];
+  // The block of the last query, and the one after it.
+  Expr end = b.programId(0) + 1;
+  if (isPlaced)
+    end = loadPlace(b, in).of(min(end * selectBlock, sequence) - 1) /
+              selectBlock +
+          1;
+  return b.forLoop(0, end, some, b.splat(b.constant(0), 1, 1), countSome)[0];
 }
 
 void SelectionKernel::buildParts(TileBuilder &b, In in, Value parts) const {
@@ -214,17 +229,22 @@ void SelectionKernel::buildParts(TileBuilder &b, In in, Value parts) const {
   auto addTile = [&](const SelectionLists &lists,
                      ArrayRef<Value> carried) -> SmallVector<Value> {
     SmallVector<Value> inputs = {lists.entries};
+    Value position = lists.place.of(b, lists.number);
     if (isPacked) {
-      Value start = b.load(in.getStart(), {b.programId(2), lists.number});
-      inputs.push_back(
-          b.map({lists.number, start}, b.i32(), [&](ArrayRef<Expr> x) {
-            return x[1] / selectBlock + (x[0] - x[1]) / selectBlock;
-          }));
+      Value start = b.load(in.getStart(), {lists.place.batch, position});
+      inputs.push_back(b.map({position, start}, b.i32(), [&](ArrayRef<Expr> x) {
+        return x[1] / selectBlock + (x[0] - x[1]) / selectBlock;
+      }));
+    } else if (isPlaced) {
+      inputs.push_back(b.map({position}, b.i32(), [&](ArrayRef<Expr> x) {
+        return x[0] / selectBlock;
+      }));
     }
     SmallVector<Value> terms =
         b.map(inputs, {b.f32(), b.f32()},
               [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                Expr isBlock = x[0] >= 0, own = isPacked ? x[1] : queryBlock;
+                Expr isBlock = x[0] >= 0;
+                Expr own = x.size() > 1 ? x[1] : queryBlock;
                 return {convert(isBlock, b.f32()),
                         convert(select(isBlock, own - x[0], 0), b.f32())};
               });
@@ -281,7 +301,7 @@ static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
   std::string shape =
       ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
        Twine(kernel.heads) + "n" + Twine(kernel.count) +
-       (kernel.isPacked ? "_packed" : ""))
+       (kernel.isPacked ? "_packed" : "") + (kernel.isPlaced ? "_at" : ""))
           .str();
   KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
   Value parts = launchKernel(cache, rewriter, op, spec,
