@@ -58,6 +58,36 @@ def test_rotation_in_attention_is_that_apart(place):
             np.testing.assert_array_equal(apart, values[result])
 
 
+def select_whole_and_in_parts(element, group, width):
+    """Two programs for the same lists: of two sequences, and of five rows of an odd length inside of these."""
+    length, size = 205, 41
+    compressed = nsa_rules.visibility("compressed", block=16, stride=8)
+    selected = nsa_rules.visibility("selected", block=16, count=4, initial=1, local=2)
+    at = np.array([[1, 164], [0, 0], [1, 71], [0, 67], [1, 3]], np.int32)
+    programs = []
+    for inside in (False, True):
+        b = generate.Builder(make_rng("inside", group, width), element)
+        b.batch, b.length = 2, length
+        query, key = b.normal(2, length, 2 * group, width), b.normal(2, compressed.keys(length), 2, width)
+        place = None
+        if inside:
+            query.array = np.stack([query.array[s, p:p + size] for s, p in at])
+            place = b.argument(at)
+        given = {"query": query, "key": key, "at": place}
+        lse = b.op("nsa.attention", **given, value=key, visibility=compressed)[1]
+        b.program.results = [lse, *b.op("nsa.select", **given, lse=lse, compressed=compressed, selected=selected)]
+        programs.append(b.program)
+    return *programs, at, size
+
+
+@pytest.mark.parametrize("place", EXECUTORS)
+@pytest.mark.parametrize("group, width", [(1, 96), (3, 64), (4, 16), (16, 128)])
+def test_lists_inside_of_a_sequence_are_those_of_the_whole(place, group, width):
+    whole, parts, at, size = select_whole_and_in_parts("f32" if group == 1 else "bf16", group, width)
+    for x, y in zip(EXECUTORS[place](whole), EXECUTORS[place](parts)):
+        np.testing.assert_array_equal(y, np.stack([x[s, :, p:p + size] for s, p in at]))
+
+
 def residual_stream(b, rows, width):
     """Sums, norms, activations and casts with their gradients, which fusion makes a few kernels of."""
     x, r, dy, w = b.normal(rows, width), b.normal(rows, width), b.normal(rows, width), b.normal(width, element="f32")

@@ -291,35 +291,42 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
   }
   Expr firstHead = keyHead * shape.group();
   SmallVector<Value> zeros = grad.zeros();
-  auto addHead = [&](Expr head) {
-    auto addRow = [&](Expr row, const QueryPlace &place, ArrayRef<Value> sums) {
-      Expr first = firstQuery, end = endQuery;
-      if (place.first) {
-        first = max(first - *place.first, 0) / queryTile * queryTile;
-        end = min(end - *place.first, shape.sequence);
-        end = select(place.batch == batch, end, 0);
-      }
-      auto addTile = [&](Expr t0, ArrayRef<Value> sums) {
-        Value t = b.range(t0, queryTile, 0);
-        Value query = b.range(t0, queryTile, 1);
-        tile.row = place.first ? b.range(place.of(t0), queryTile, 1) : query;
-        return grad.addRows(row, t, query, head, head, sums, [&] {
-          if (args.masks)
-            selectQueries(b, row, keyHead, i0 / selectBlock, args, query, tile);
-        });
-      };
-      return b.forLoop(first, end, queryTile, sums, addTile);
+  auto addQueries = [&](Expr head, Expr row, ArrayRef<Value> inits) {
+    auto place = QueryPlace::load(b, shape, args.at, row);
+    Expr first = firstQuery, end = endQuery;
+    if (place.first) {
+      first = max(first - *place.first, 0) / queryTile * queryTile;
+      end = min(end - *place.first, shape.sequence);
+      end = select(place.batch == batch, end, 0);
+    }
+    auto addTile = [&](Expr t0, ArrayRef<Value> sums) {
+      Value t = b.range(t0, queryTile, 0);
+      Value query = b.range(t0, queryTile, 1);
+      tile.row = place.first ? b.range(place.of(t0), queryTile, 1) : query;
+      return grad.addRows(row, t, query, head, head, sums, [&] {
+        if (args.masks)
+          selectQueries(b, row, keyHead, i0 / selectBlock, args, query, tile);
+      });
     };
-    return forEachRow(b, shape, args.at, batch, zeros, addRow);
+    return b.forLoop(first, end, queryTile, inits, addTile);
   };
-  if (program.part)
-    return grad.store(addHead(firstHead + *program.part), i);
-  // A sum for each head first: the rounding errors of one long sum would exceed
-  // those of the terms.
+  if (program.part) {
+    auto addRow = [&](Expr row, ArrayRef<Value> sums) {
+      return addQueries(firstHead + *program.part, row, sums);
+    };
+    return grad.store(forEachRow(b, shape, args.at, batch, zeros, addRow), i);
+  }
+  // A sum for each head and row first: the rounding errors of one long sum
+  // would exceed those of the terms.
+  auto numberOf = [&](Expr head) {
+    return args.at ? head * shape.batch : head;
+  };
   auto sums = b.forLoop(
-      firstHead, firstHead + shape.group(), 1, zeros,
-      [&](Expr head, ArrayRef<Value> carried) -> SmallVector<Value> {
-        auto own = addHead(head);
+      numberOf(firstHead), numberOf(firstHead + shape.group()), 1, zeros,
+      [&](Expr number, ArrayRef<Value> carried) -> SmallVector<Value> {
+        auto own = args.at ? addQueries(number / shape.batch,
+                                        number % shape.batch, zeros)
+                           : addQueries(number, batch, zeros);
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   grad.store(sums, i);

@@ -60,17 +60,10 @@ void KeyValueGrad::store(ArrayRef<Value> sums, Value rows) const {
   storeOne(sums[1], args.valueGrad, shape.valueWidth);
 }
 
-SmallVector<Value> nsa::forEachRow(
-    TileBuilder &b, const AttentionShape &shape, Value at, Expr batch,
-    ArrayRef<Value> inits,
-    function_ref<SmallVector<Value>(Expr, const QueryPlace &, ArrayRef<Value>)>
-        body) {
-  if (!at)
-    return body(batch, {batch}, inits);
-  return b.forLoop(
-      0, shape.batch, 1, inits, [&](Expr row, ArrayRef<Value> carried) {
-        return body(row, QueryPlace::load(b, shape, at, row), carried);
-      });
+SmallVector<Value> nsa::forEachRow(TileBuilder &b, const AttentionShape &shape,
+                                   Value at, Expr batch, ArrayRef<Value> inits,
+                                   TileBuilder::LoopBody body) {
+  return at ? b.forLoop(0, shape.batch, 1, inits, body) : body(batch, inits);
 }
 
 void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,

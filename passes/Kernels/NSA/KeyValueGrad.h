@@ -75,16 +75,15 @@ private:
   mlir::Value keyCols, valueCols;
 };
 
-/// Runs `body` for each row of queries, ascending, with the place where `at`
-/// puts it; without `at` for the row `batch` alone. Queries of other sequences
-/// than `batch` are none of the body's, which has loops without iterations for
-/// them: branches around loops would keep these from being pipelined.
-llvm::SmallVector<mlir::Value> forEachRow(
-    tile::TileBuilder &b, const AttentionShape &shape, mlir::Value at,
-    tile::Expr batch, llvm::ArrayRef<mlir::Value> inits,
-    llvm::function_ref<llvm::SmallVector<mlir::Value>(
-        tile::Expr row, const QueryPlace &place, llvm::ArrayRef<mlir::Value>)>
-        body);
+/// Runs `body` for each row of queries, ascending, if `at` says which sequences
+/// they are in, else for the row `batch` alone. For rows of other sequences
+/// than `batch`, the body's loops are to have no iterations: branches around
+/// them would keep them from being pipelined.
+llvm::SmallVector<mlir::Value> forEachRow(tile::TileBuilder &b,
+                                          const AttentionShape &shape,
+                                          mlir::Value at, tile::Expr batch,
+                                          llvm::ArrayRef<mlir::Value> inits,
+                                          tile::TileBuilder::LoopBody body);
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
 /// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].

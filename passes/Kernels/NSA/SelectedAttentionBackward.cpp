@@ -170,10 +170,9 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   // long would exceed those of the terms: sums of ranges first.
   int64_t perSum = 16 * gatherTile;
   SmallVector<Value> zeros = grad.zeros();
-  auto addList = [&](Expr ofRow, const QueryPlace &ofQueries,
-                     ArrayRef<Value> sums) {
+  auto addList = [&](Expr ofRow, ArrayRef<Value> sums) {
     row = ofRow;
-    place = ofQueries;
+    place = QueryPlace::load(b, shape, args.at, row);
     findList();
     return b.forLoop(
         begin, end, perSum, sums,
