@@ -65,9 +65,6 @@ static LogicalResult verifyBranches(FusedOp fused, ArrayRef<OpT> branches) {
     return fused.emitOpError("has no branch with indices");
   for (OpT branch : branches) {
     StringRef difference = branch ? findDifference(selected, branch) : "";
-    if (branch && branch.getAt())
-      return branch.emitOpError("cannot be fused: its queries begin inside of "
-                                "longer sequences");
     if (!difference.empty())
       return branch.emitOpError("cannot be fused: ") << difference;
   }

@@ -160,23 +160,7 @@ static SmallVector<AttentionOp> findBranches(CombineOp combine,
   return branches;
 }
 
-/// Whether a sum, or the gradients of one, is of queries that begin inside of
-/// longer sequences.
-static bool beginsInside(ValueRange outputs) {
-  return llvm::any_of(outputs, [](Value output) {
-    auto attention = output.getDefiningOp<AttentionOp>();
-    return attention && attention.getAt();
-  });
-}
-
-static constexpr StringLiteral kInside =
-    "the queries begin inside of longer sequences";
-
 static bool fuseForward(CombineOp combine, bool fuseTokens) {
-  if (beginsInside(combine.getBranches())) {
-    reportFusion(combine, "Branches", kInside);
-    return false;
-  }
   SmallVector<AttentionOp> branches = findBranches(combine, fuseTokens);
   if (branches.empty())
     return false;
@@ -316,8 +300,9 @@ LogicalResult BackwardMatch::moveOperands() {
                      branch.getLse()});
     if (hasIndices(branch))
       operands.push_back(branch.getIndices());
-    if (branch.getStart())
-      operands.push_back(branch.getStart());
+    for (Value sequences : {branch.getStart(), branch.getAt()})
+      if (sequences)
+        operands.push_back(sequences);
   }
   if (gate)
     llvm::append_range(operands, gate->getOperands());
@@ -362,10 +347,6 @@ size_t BackwardMatch::replace() {
 /// The number of rotations that it made part of the operation, nothing if it
 /// made none.
 static std::optional<size_t> fuseBackward(CombineBackwardOp combine) {
-  if (beginsInside(combine.getBranches())) {
-    reportFusion(combine, "Gradients", kInside);
-    return std::nullopt;
-  }
   BackwardMatch match(combine);
   StringRef obstacle = match.findObstacle();
   if (obstacle.empty() && failed(match.moveOperands()))

@@ -315,3 +315,33 @@ func.func @gathered(%q: !q, %oc: !q, %k: !k, %i: !i, %g: tensor<1x16x2x2xf32>) -
   %o = nsa.combine %g, %oc, %os : (tensor<1x16x2x2xf32>, !q, !q) -> !q
   return %o : !q
 }
+
+// Queries inside of longer sequences: branches of one place are one kernel,
+// which leaves their rotation to others.
+// CHECK-LABEL: func.func @inside
+// CHECK: nn.rotary %{{.*}}, %{{.*}} at(
+// CHECK: nsa.fused
+// CHECK: nsa.attention {{.*}}visible(#nsa.selected<block = 8>, {{.*}}) at(
+// CHECK: nsa.attention {{.*}}visible(#nsa.window<6>) at(
+// CHECK: nsa.combine
+func.func @inside(%q: tensor<3x8x2x4xf32>, %k: !k, %i: tensor<3x1x8x2xi32>, %g: tensor<3x8x2x2xf32>, %t: tensor<16x2x2xf32>,
+                  %at: tensor<3x2xi32>) -> tensor<3x8x2x4xf32> {
+  %r = nn.rotary %q, %t at(%at) : (tensor<3x8x2x4xf32>, tensor<16x2x2xf32>, tensor<3x2xi32>) -> tensor<3x8x2x4xf32>
+  %os, %ls = nsa.attention %r, %k, %k visible(#nsa.selected<block = 8>, %i : tensor<3x1x8x2xi32>) at(%at : tensor<3x2xi32>)
+      : tensor<3x8x2x4xf32>, !k, !k
+  %ow, %lw = nsa.attention %r, %k, %k visible(#nsa.window<6>) at(%at : tensor<3x2xi32>) : tensor<3x8x2x4xf32>, !k, !k
+  %o = nsa.combine %g, %os, %ow : (tensor<3x8x2x2xf32>, tensor<3x8x2x4xf32>, tensor<3x8x2x4xf32>) -> tensor<3x8x2x4xf32>
+  return %o : tensor<3x8x2x4xf32>
+}
+
+// CHECK-LABEL: func.func @two_places
+// CHECK: nsa.attention {{.*}}visible(#nsa.window<6>) at(
+// CHECK-NEXT: nsa.fused
+// CHECK-NOT: window
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=two_places | Reason="the branches have queries at different places in sequences"
+func.func @two_places(%q: !q, %k: !k, %i: !i, %g: tensor<1x16x2x2xf32>, %at: tensor<1x2xi32>, %other: tensor<1x2xi32>) -> !q {
+  %os, %ls = nsa.attention %q, %k, %k visible(#nsa.selected<block = 8>, %i : !i) at(%at : tensor<1x2xi32>) : !q, !k, !k
+  %ow, %lw = nsa.attention %q, %k, %k visible(#nsa.window<6>) at(%other : tensor<1x2xi32>) : !q, !k, !k
+  %o = nsa.combine %g, %os, %ow : (tensor<1x16x2x2xf32>, !q, !q) -> !q
+  return %o : !q
+}

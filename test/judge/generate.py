@@ -242,11 +242,11 @@ def update_states(b, made):
             made.results += [v] if v not in made.results else []
 
 
-def make_gradient(rng, element, size, wide=False, many=False):
-    """The same, differentiated; with `many`, a layer and what is added to it."""
+def make_gradient(rng, element, size, wide=False, many=False, inside=False):
+    """The same, differentiated; with `many` or `inside`, a layer and what is added to it."""
     while True:
-        b = Builder(rng, element, reuse=0.8, wide=wide, many=many)
-        if many:
+        b = Builder(rng, element, reuse=0.8, wide=wide, many=many, inside=inside)
+        if many or inside:
             grow(b, "layer")
         while len(b.program.ops) < size:
             grow(b, b.pick(PIECES))

@@ -197,10 +197,12 @@ def layer(b):
     start = b.start() if b.chance(0.25) else None
     rotary = g.dk % 2 == 0 and b.chance(0.8 if b.many else 0.4)
     table = b.table(b.length + 4 * g.compressed.stride, g.dk) if rotary else None
-    turn = (lambda x, stride=1: b.op("nn.rotary", input=x, table=table, start=start, stride=stride)[0]) if rotary \
-        else lambda x, stride=1: x
-    query, kind = b.heads(g.heads, g.dk), b.pick(["mean", "linear", "mlp"])
-    turned, outputs, indices = turn(query), [], None
+    turn = (lambda x, stride=1, **place: b.op("nn.rotary", input=x, table=table, start=start, stride=stride, **place)[0]) \
+        if rotary else lambda x, stride=1, **place: x
+    at, *sizes = b.at() if b.inside else (None,)
+    query = b.normal(*sizes, g.heads, g.dk) if b.inside else b.heads(g.heads, g.dk)
+    kind = b.pick(["mean", "linear", "mlp"])
+    turned, outputs, indices = turn(query, at=at), [], None
     kinds = b.pick([["compressed", "selected", "window"]] * 3 + [["selected", "window"], ["selected", "causal", "strided"],
                                                                 ["selected"], ["compressed", "selected"]])
     for branch in kinds:
@@ -209,17 +211,18 @@ def layer(b):
             key, value = (b.op("nsa.compress", kind=kind, input=x, parameters=parameters(b, g, kind, x.array.shape[3]),
                                start=start, compressed=g.compressed)[0] for x in (key, value))
         key = turn(key, g.compressed.stride if branch == "compressed" else 1)
-        given = {"query": turned, "key": key, "value": value, "start": start, "visibility": make_visibility(b, g, branch)}
+        given = {"query": turned, "key": key, "value": value, "start": start, "at": at,
+                 "visibility": make_visibility(b, g, branch)}
         if g.logits > 1 and g.heads % 2 == 0:
             given["softcap"] = 4.0
         if branch == "selected":
-            given["indices"] = indices or random_indices(b, g, start)
+            given["indices"] = indices or random_indices(b, g, start, at, *sizes)
         o, lse = b.op("nsa.attention", **given)
         outputs.append(o)
         if branch == "compressed":
             indices = select(b, g, turned, key, lse, start, **scoring(given))
     n = len(outputs)
-    logits = b.normal(b.batch, b.length, g.heads * n)
+    logits = b.normal(*(sizes or (b.batch, b.length)), g.heads * n)
     bias = b.normal(g.heads * n, element="f32") if b.chance(0.5) else None
     gates, = b.op("nn.gate", activation=b.pick(["sigmoid", "softmax"] if n > 1 else ["sigmoid"]), logits=logits, bias=bias,
                   branches=n)

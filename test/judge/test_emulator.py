@@ -46,6 +46,12 @@ def test_queries_inside_of_sequences(name):
               ("bf16", "f16", "f32")[number % 3], (name, number, "inside"))
 
 
+@pytest.mark.parametrize("number", range(4 * COUNT))
+def test_layer_inside_of_sequences(number):
+    check(lambda rng, element: generate.make_gradient(rng, element, 0, many=number % 2 == 0, inside=True),
+          ("bf16", "f16", "f32")[number % 3], ("layer", number, "inside"))
+
+
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_heads(name):
     for number in range(4 * COUNT):

@@ -51,3 +51,12 @@ def test_program(kind, number):
     origin = f"NSA_TEST_SEED={SEED}, number {number} of {kind}"
     assert problem is None, judge.report(made, execute, problem, origin)
     check_again(number, made, found)
+
+
+@pytest.mark.parametrize("number", range(COUNT // 5))
+def test_layer_inside_of_sequences(number):
+    """Queries of other rows than keys have, in fused kernels."""
+    made = generate.make_gradient(make_rng("inside", number), ELEMENTS[number % 4], 0, many=number % 2 == 1, inside=True)
+    execute = CPU()
+    problem = judge.judge(made, execute, SEED)
+    assert problem is None, judge.report(made, execute, problem, f"NSA_TEST_SEED={SEED}, number {number}")
