@@ -293,16 +293,20 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
   SmallVector<Value> zeros = grad.zeros();
   auto addQueries = [&](Expr head, Expr row, ArrayRef<Value> inits) {
     auto place = QueryPlace::load(b, shape, args.at, row);
+    // Loops go through positions, of which alone the warps that multiply need
+    // to know. Queries from a multiple of their tile on can be copied by TMA.
     Expr first = firstQuery, end = endQuery;
     if (place.first) {
       first = max(first - *place.first, 0) / queryTile * queryTile;
-      end = min(end - *place.first, shape.sequence);
+      first = first + *place.first;
+      end = min(end, shape.sequence + *place.first);
       end = select(place.batch == batch, end, 0);
     }
-    auto addTile = [&](Expr t0, ArrayRef<Value> sums) {
+    auto addTile = [&](Expr p0, ArrayRef<Value> sums) {
+      Expr t0 = place.first ? (p0 - *place.first) / queryTile * queryTile : p0;
       Value t = b.range(t0, queryTile, 0);
       Value query = b.range(t0, queryTile, 1);
-      tile.row = place.first ? b.range(place.of(t0), queryTile, 1) : query;
+      tile.row = place.first ? b.range(p0, queryTile, 1) : query;
       return grad.addRows(row, t, query, head, head, sums, [&] {
         if (args.masks)
           selectQueries(b, row, keyHead, i0 / selectBlock, args, query, tile);
