@@ -258,7 +258,9 @@ LogicalResult GradientReader::readRotations() {
     if ((block == blocks.end() && !isToken) || !grad.hasOneUse())
       return rotation.emitOpError("does not turn the gradient of rows");
     if (rotation.getAt())
-      return rotation.emitOpError("begins inside of longer sequences");
+      return rotation.emitOpError(
+          "begins inside of longer sequences, whose rows "
+          "no kernel of gradients turns back");
     if (!rotation.getInverse() ||
         static_cast<int64_t>(rotation.getStride()) != stride)
       return rotation.emitOpError("does not turn rows at a distance of ")

@@ -276,17 +276,24 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   }
 
   bool isRotated = spec.longestFirst && machine.isParallel();
-  std::array<Extent, 3> extents = getGridOfParts(spec);
+  bool isByRow = spec.lastRowsFirst && machine.isParallel();
+  // The axes of the grid along which tiles, heads and rows are.
+  std::array<int, 3> axes = {0, 1, 2};
   if (isRotated)
-    std::rotate(extents.begin(), extents.begin() + 1, extents.end());
+    axes = isByRow ? std::array{1, 0, 2} : std::array{2, 0, 1};
   auto build = [&](tile::TileBuilder &b, ArrayRef<Value> args) {
-    if (!isRotated && spec.schedule.columnParts == 1)
+    if (!isRotated && !isByRow && spec.schedule.columnParts == 1)
       return body(b, args);
-    std::array<tile::Expr, 3> ids = {b.programId(isRotated ? 2 : 0),
-                                     b.programId(isRotated ? 0 : 1),
-                                     b.programId(isRotated ? 1 : 2)};
+    std::array<tile::Expr, 3> ids;
+    for (auto [id, axis] : llvm::zip_equal(ids, axes))
+      id = b.programId(axis);
+    if (isByRow)
+      ids[2] = spec.grid[2] - 1 - ids[2];
     buildParts(b, spec, ids, [&] { body(b, args); });
   };
+  std::array<Extent, 3> extents;
+  for (auto [axis, extent] : llvm::zip_equal(axes, getGridOfParts(spec)))
+    extents[axis] = extent;
   SmallVector<int32_t> grid;
   for (const Extent &axis : extents) {
     auto extent = static_cast<int64_t>(axis);

@@ -77,6 +77,9 @@ struct KernelSpec {
   /// so that the longest programs of all heads and batches start first and
   /// short ones fill the tail.
   bool longestFirst = false;
+  /// Whether programs have less work the smaller their coordinate along z is,
+  /// all of a row of the batch: on a GPU the last rows then start first.
+  bool lastRowsFirst = false;
   /// What `KernelCache::choose` has found for it.
   ChosenSchedule schedule = {};
   /// Inputs, and the outputs that are these inputs with some elements changed.

@@ -10,6 +10,7 @@ TYPES = """!q = tensor<1x16x2x4xf32>
 !b = tensor<4xf32>
 !t = tensor<16x2x2xf32>
 !s = tensor<1x16xi32>
+!p = tensor<1x2xi32>
 """
 FORWARD = TYPES + """func.func @forward(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -79,6 +80,7 @@ CASES = [
     ("other angles", BACKWARD, "%second", [(ADDED, ADDED + TURNED + "    %second = nn.rotary %dks, %others {inverse} : (!k, !t) -> !k\n"), (YIELD, "nsa.yield %turned,"), (" %dks, %dvs, %dz", " %second, %dvs, %dz")], "has other angles than others have"),
     ("values turned", BACKWARD, "%turned", [(ADDED, ADDED + "    %turned = nn.rotary %dvs, %angles {inverse} : (!k, !t) -> !k\n"), ("%dvs, %dz :", "%turned, %dz :")], "does not turn the gradient of rows"),
     ("another start", BACKWARD, "%turned", [("tensor<1x3x1x4xf32>", "tensor<1x4x1x4xf32>"), ("%idx : !i) :", "%idx : !i) start(%start : !s) :"), ("stride = 4>) :", "stride = 4>) start(%start : !s) :"), (ADDED, ADDED + TURNED + "    %second = nn.rotary %dks, %angles, %start {inverse} : (!k, !t, !s) -> !k\n"), (YIELD, "nsa.yield %turned,"), (" %dks, %dvs, %dz", " %second, %dvs, %dz")], "has another start than the attention"),
+    ("queries turned at another place", BACKWARD, "%turned", [("%s: !s) {", "%s: !s, %p: !p) {"), ("%u, %s :", "%u, %s, %p :"), ("!t, !t, !s) ->", "!t, !t, !s, !p) ->"), ("%start: !s):", "%start: !s, %place: !p):"), (ADDED, ADDED + TURNED.replace("%angles", "%angles at(%place)").replace("!t)", "!t, !p)")), (YIELD, "nsa.yield %turned,")], "begins inside of longer sequences"),
 ]
 
 

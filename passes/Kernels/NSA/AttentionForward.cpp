@@ -134,6 +134,7 @@ static LogicalResult launchForward(Operation *op, FusedSum sum,
   if (attention.selected)
     spec.flops += attention.selected->flops(width);
   spec.takesExtents = !attention.isPacked() && !shape.isPlaced;
+  spec.lastRowsFirst = shape.isPlaced;
   spec.schedule = own;
 
   AttentionOp first = AttentionBranches::getFirst(sum);

@@ -35,6 +35,7 @@ KernelSpec QueryGradKernel::spec() const {
   if (!isSplit())
     spec.flops += attention.denseFlops(flopsWidth());
   spec.longestFirst = range && range->isGraded();
+  spec.lastRowsFirst = shape.isPlaced;
   if (range)
     spec.minBlocks = range->getQueryGradBlocks(attention.isGated);
   return spec;
@@ -49,6 +50,7 @@ KernelSpec QueryGradKernel::denseSpec() const {
   spec.longestFirst = llvm::any_of(branches, [&](int64_t branch) {
     return attention.ranges[branch]->isGraded();
   });
+  spec.lastRowsFirst = attention.shape.isPlaced;
   return spec;
 }
 

@@ -383,6 +383,7 @@ static LogicalResult convertSelect(SelectOp op, KernelCache &cache,
   spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
   spec.takesExtents = !kernel.isPacked && !shape.isPlaced;
   spec.longestFirst = true;
+  spec.lastRowsFirst = shape.isPlaced;
   spec.flops = shape.flops(shape.keyWidth,
                            kernel.visibility->countPairs(int64_t(shape.tokens),
                                                          int64_t(shape.keys),

@@ -26,8 +26,13 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   int64_t lists = count * shape.keyHeads * rows;
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
-  int64_t enough =
-      int64_t(shape.tokens) / std::max(count * selectBlock, mostIndexQueries);
+  // A rank that has fewer queries than there are tokens adds up fewer parts.
+  int64_t queries = int64_t(shape.tokens);
+  if (shape.isPlaced) {
+    queries = int64_t(shape.sequence * shape.batch) / int64_t(shape.keyBatch);
+    parts = parts * queries / int64_t(shape.tokens);
+  }
+  int64_t enough = queries / std::max(count * selectBlock, mostIndexQueries);
   return std::max<int64_t>(std::min({parts, enough, most}), 1);
 }
 

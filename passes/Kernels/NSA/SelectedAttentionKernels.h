@@ -192,11 +192,13 @@ struct SelectedAttention {
   /// those at offsets[p, j] .. offsets[p + 1, j] - 1.
   llvm::SmallVector<mlir::Type> getIndexTypes(KernelCache &cache) const;
   /// Queries that a program lists on wide machines, and those of them that it
-  /// takes at once.
+  /// takes at once: fewer in parts of sequences, since each program goes
+  /// through all blocks.
   static constexpr int64_t mostIndexQueries = 512;
   int64_t indexQueries() const {
     return std::min<int64_t>(
-        mostIndexQueries, llvm::alignTo(int64_t(shape.sequence), indexTile()));
+        shape.isPlaced ? mostIndexQueries / 2 : mostIndexQueries,
+        llvm::alignTo(int64_t(shape.sequence), indexTile()));
   }
   int64_t indexTile() const { return getTileSize(shape.sequence, 128, 16); }
   Extent numIndexPrograms() const {
