@@ -5,6 +5,7 @@
 #include "lib/Python/Errors.h"
 #include "lib/Python/ForeignArrays.h"
 #include "lib/Python/PreparedCall.h"
+#include "lib/Python/Scheduling.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Process.h"
 #include "lib/Support/Suggest.h"
@@ -223,6 +224,11 @@ public:
   PreparedCall prepare(const std::string &entry,
                        const std::vector<std::string> &names) {
     return {*session, entry, names};
+  }
+
+  std::unique_ptr<Scheduler> schedule(bool prefills) {
+    py::gil_scoped_release release;
+    return take(Scheduler::create(*session, prefills), kInputError);
   }
 
 private:
@@ -521,8 +527,11 @@ PYBIND11_MODULE(_runtime, m) {
       .def("load", &Loaded::load, py::arg("weights"))
       .def("prepare", &Loaded::prepare, py::arg("entry"), py::arg("names"),
            py::keep_alive<0, 1>())
+      .def("schedule", &Loaded::schedule, py::arg("prefills"),
+           py::keep_alive<0, 1>())
       .def_property_readonly("device", &Loaded::device);
   definePreparedCall(m);
+  defineScheduling(m);
   py::class_<Weights>(m, "Weights", "The parameters of a checkpoint.")
       .def_property_readonly("path", &Weights::path)
       .def_property_readonly("step", &Weights::step)

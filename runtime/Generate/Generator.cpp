@@ -34,7 +34,8 @@ static int64_t readContext(const Artifact &artifact) {
   int64_t context = 0;
   if (const auto *options = artifact->options())
     for (const auto *option : *options)
-      if (option->key()->string_view() == "context") {
+      if (std::string_view key = option->key()->string_view();
+          key == "context" || key == training::sampleContextOption) {
         std::string_view text = option->value()->string_view();
         std::from_chars(text.data(), text.data() + text.size(), context);
       }
@@ -42,58 +43,62 @@ static int64_t readContext(const Artifact &artifact) {
 }
 
 Status Generator::bind() {
-  for (auto [name, entry] : {std::pair(training::prefillEntry, &prefillEntry),
-                             std::pair(training::decodeEntry, &decodeEntry)}) {
-    *entry = model.findEntry(name);
-    if (!*entry)
-      return Error{model.artifact().name() + " has no entry " + quote(name) +
-                   ": nsa-compile --context N makes one that generates"};
-  }
+  prefillEntry = model->findEntry(training::prefillEntry);
+  decodeEntry = model->findEntry(training::decodeEntry);
+  if (!decodeEntry)
+    return Error{model->artifact().name() + " has no entry " +
+                 quote(training::decodeEntry) +
+                 ": nsa-compile --context N makes one that generates"};
   Result<TensorView> found[] = {
-      findTensor(model, *prefillEntry, prefillEntry->inputs,
-                 training::tokensInput),
-      findTensor(model, *decodeEntry, decodeEntry->inputs,
+      findTensor(*model, *decodeEntry, decodeEntry->inputs,
                  training::tokenInput),
-      findTensor(model, *decodeEntry, decodeEntry->inputs,
+      findTensor(*model, *decodeEntry, decodeEntry->inputs,
                  training::positionsInput),
-      findTensor(model, *decodeEntry, decodeEntry->outputs,
+      findTensor(*model, *decodeEntry, decodeEntry->outputs,
                  training::nextLogitsOutput)};
-  TensorView *views[] = {&promptTokens, &token, &positions, &nextLogits};
+  TensorView *views[] = {&token, &positions, &nextLogits};
   for (size_t i = 0; i < std::size(found); ++i) {
     if (!found[i])
       return Error{found[i].message()};
     *views[i] = *found[i];
   }
+  if (prefillEntry) {
+    NSA_ASSIGN_OR_RETURN(promptTokens,
+                         findTensor(*model, *prefillEntry, prefillEntry->inputs,
+                                    training::tokensInput));
+    promptLength = int64_t(promptTokens.shape.back());
+  }
   for (auto [entry, views, prefix] :
        {std::tuple(prefillEntry, &promptSelection, training::selectionPrefix),
         std::tuple(decodeEntry, &stepSelection, training::nextSelectionPrefix)})
-    for (unsigned index : entry->outputs)
-      if (model.tensors()[index].name.rfind(prefix, 0) == 0)
-        views->push_back(model.tensors()[index]);
-  limit = readContext(model.artifact());
-  bool isShaped = promptTokens.shape.size() == 2 &&
+    for (size_t i = 0; entry && i < entry->outputs.size(); ++i)
+      if (const TensorView &view = model->tensors()[entry->outputs[i]];
+          view.name.rfind(prefix, 0) == 0)
+        views->push_back(view);
+  limit = readContext(model->artifact());
+  bool isShaped = (!prefillEntry || (promptTokens.shape.size() == 2 &&
+                                     promptTokens.type == DataType::I32)) &&
                   nextLogits.shape.size() == 3 && positions.shape.size() == 1 &&
-                  promptTokens.type == DataType::I32 &&
                   token.type == DataType::I32 &&
                   positions.type == DataType::I32 && isFloat(nextLogits.type);
   if (!isShaped || limit <= 0)
-    return Error{model.artifact().name() +
+    return Error{model->artifact().name() +
                  " does not generate: its entries have other tensors, or it "
                  "says no context"};
   rows = int64_t(positions.shape[0]);
-  promptLength = int64_t(promptTokens.shape[1]);
   tokens = int64_t(nextLogits.shape[2]);
   keptLogits.resize(size_t(rows * tokens));
   for (int64_t row = 0; row < rows; ++row)
     lastLogits.push_back(keptLogits.data() + row * tokens);
   lengths.resize(size_t(rows));
+  finite.assign(size_t(rows), true);
   selected.assign(size_t(rows),
                   std::vector<std::vector<int32_t>>(stepSelection.size()));
   return {};
 }
 
 Status Generator::bindNext() {
-  nextEntry = model.findEntry(training::nextEntry);
+  nextEntry = model->findEntry(training::nextEntry);
   if (!nextEntry)
     return {};
   std::pair<const char *, TensorView *> views[] = {
@@ -105,7 +110,7 @@ Status Generator::bindNext() {
       {training::nextUniformsState, &next.uniforms},
       {training::nextInverseState, &next.inverse}};
   for (auto &[name, view] : views) {
-    NSA_ASSIGN_OR_RETURN(*view, model.tensor(name));
+    NSA_ASSIGN_OR_RETURN(*view, model->tensor(name));
   }
   uint64_t batch = uint64_t(rows), vocab = uint64_t(tokens);
   bool isShaped = next.token.elements() == batch &&
@@ -119,18 +124,17 @@ Status Generator::bindNext() {
     isShaped &=
         views[i].second->type == (i < 4 ? DataType::I32 : DataType::F32);
   if (!isShaped)
-    return Error{model.artifact().name() + ": entry " +
+    return Error{model->artifact().name() + ": entry " +
                  quote(training::nextEntry) + " has other tensors"};
   return setChoice({/*temperature=*/0}, {}, -1);
 }
 
-Result<Generator> Generator::create(Program program) {
-  Generator generator(std::move(program));
+Result<Generator> Generator::create(Program &program) {
+  Generator generator(program);
   NSA_RETURN_IF_ERROR(generator.bind());
   NSA_RETURN_IF_ERROR(generator.bindNext());
-  if (const EntryInfo *prepare =
-          generator.model.findEntry(training::prepareEntry))
-    NSA_RETURN_IF_ERROR(generator.model.run(*prepare));
+  if (const EntryInfo *prepare = program.findEntry(training::prepareEntry))
+    NSA_RETURN_IF_ERROR(program.run(*prepare));
   return generator;
 }
 
@@ -157,7 +161,7 @@ Error Generator::notFinite(int64_t row) const {
 }
 
 /// The logits that an entry has just left for a sequence.
-Status Generator::takeLogits(int64_t row) {
+void Generator::takeLogits(int64_t row) {
   const float *&own = lastLogits[size_t(row)];
   if (nextLogits.type == DataType::F32) {
     own = nextLogits.as<float>() + row * tokens;
@@ -168,8 +172,13 @@ Status Generator::takeLogits(int64_t row) {
           float(elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
     own = kept;
   }
-  if (!areFinite(own, tokens))
-    return notFinite(row);
+  finite[size_t(row)] = areFinite(own, tokens);
+}
+
+Status Generator::checkFinite() const {
+  for (int64_t row = 0; row < rows; ++row)
+    if (positions.as<int32_t>()[row] >= 0 && !isFinite(row))
+      return notFinite(row);
   return {};
 }
 
@@ -195,7 +204,7 @@ void Generator::takeSelection(int64_t row,
   }
 }
 
-Generator::Selection Generator::selection(int64_t sequence) const {
+Selection Generator::selection(int64_t sequence) const {
   Selection result;
   if (stepSelection.empty())
     return result;
@@ -221,12 +230,12 @@ Status Generator::run(const EntryInfo &entry) {
       lastLogits[size_t(row)] = kept;
     }
   }
-  NSA_RETURN_IF_ERROR(model.run(entry));
+  NSA_RETURN_IF_ERROR(model->run(entry));
   for (int64_t row = 0; row < rows; ++row) {
     int64_t last = positions.as<int32_t>()[row];
     if (last < 0)
       continue;
-    NSA_RETURN_IF_ERROR(takeLogits(row));
+    takeLogits(row);
     if (&entry == prefillEntry)
       takeSelection(row, promptSelection, last + 1);
     else
@@ -235,49 +244,64 @@ Status Generator::run(const EntryInfo &entry) {
   return {};
 }
 
-/// The beginning of all prompts at once.
 Status Generator::fill(const std::vector<std::vector<int32_t>> &prompts) {
   std::fill_n(promptTokens.as<int32_t>(), rows * promptLength, 0);
+  std::fill_n(positions.as<int32_t>(), rows, -1);
   for (size_t row = 0; row < prompts.size(); ++row) {
     int64_t count =
         std::min<int64_t>(int64_t(prompts[row].size()), promptLength);
     std::copy_n(prompts[row].begin(), count,
                 promptTokens.as<int32_t>() + int64_t(row) * promptLength);
     positions.as<int32_t>()[row] = int32_t(count - 1);
-    lengths[row] = count;
+    if (count)
+      lengths[row] = count;
   }
   return run(*prefillEntry);
+}
+
+Status Generator::check(const std::string &name,
+                        const std::vector<int32_t> &prompt) const {
+  if (prompt.empty())
+    return Error{name + " is empty: it needs at least one token"};
+  if (int64_t(prompt.size()) > limit)
+    return Error{name + " has " + std::to_string(prompt.size()) +
+                 " tokens, more than the context of " + std::to_string(limit)};
+  for (int32_t id : prompt)
+    if (id < 0 || id >= tokens)
+      return Error{name + " has the id " + std::to_string(id) +
+                   ", expected 0 to " + std::to_string(tokens - 1)};
+  return {};
+}
+
+void Generator::clear(int64_t sequence) {
+  lengths[size_t(sequence)] = 0;
+  for (std::vector<int32_t> &own : selected[size_t(sequence)])
+    own.clear();
+}
+
+bool Generator::isWorthPrefill(int64_t tokens) const {
+  // All weights are read once for all tokens of a prefill, and once for each
+  // step: as many steps take about as long.
+  constexpr int64_t stepsOfPrefill = 16;
+  return prefillEntry && tokens * stepsOfPrefill >= promptLength;
 }
 
 Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
   if (prompts.empty() || int64_t(prompts.size()) > rows)
     return Error{std::to_string(prompts.size()) + " prompts, expected 1 to " +
                  std::to_string(rows)};
-  int64_t longest = 0;
+  size_t longest = 0;
   for (size_t row = 0; row < prompts.size(); ++row) {
-    const std::vector<int32_t> &prompt = prompts[row];
-    std::string name = "prompt " + std::to_string(row + 1);
-    if (prompt.empty())
-      return Error{name + " is empty: it needs at least one token"};
-    if (int64_t(prompt.size()) > limit)
-      return Error{name + " has " + std::to_string(prompt.size()) +
-                   " tokens, more than the context of " +
-                   std::to_string(limit)};
-    for (int32_t id : prompt)
-      if (id < 0 || id >= tokens)
-        return Error{name + " has the id " + std::to_string(id) +
-                     ", expected 0 to " + std::to_string(tokens - 1)};
-    longest = std::max(longest, int64_t(prompt.size()));
+    NSA_RETURN_IF_ERROR(
+        check("prompt " + std::to_string(row + 1), prompts[row]));
+    longest = std::max(longest, prompts[row].size());
   }
-  std::fill(lengths.begin(), lengths.end(), 0);
-  for (auto &own : selected)
-    std::fill(own.begin(), own.end(), std::vector<int32_t>());
-  std::fill_n(positions.as<int32_t>(), rows, -1);
-  // All weights are read once for all tokens of a prefill, and once for each
-  // step: as many steps take about as long.
-  constexpr int64_t stepsOfPrefill = 16;
-  if (longest * stepsOfPrefill >= promptLength)
+  for (int64_t row = 0; row < rows; ++row)
+    clear(row);
+  if (isWorthPrefill(int64_t(longest))) {
     NSA_RETURN_IF_ERROR(fill(prompts));
+    NSA_RETURN_IF_ERROR(checkFinite());
+  }
   std::vector<int32_t> ids(static_cast<size_t>(rows));
   for (;;) {
     bool isDone = true;
@@ -312,9 +336,14 @@ Status Generator::placeTokens(const std::vector<int32_t> &ids,
   return {};
 }
 
-Status Generator::append(const std::vector<int32_t> &ids) {
+Status Generator::step(const std::vector<int32_t> &ids) {
   NSA_RETURN_IF_ERROR(placeTokens(ids, token, positions));
   return run(*decodeEntry);
+}
+
+Status Generator::append(const std::vector<int32_t> &ids) {
+  NSA_RETURN_IF_ERROR(step(ids));
+  return checkFinite();
 }
 
 //===----------------------------------------------------------------------===//
@@ -347,7 +376,7 @@ Status Generator::setChoice(const SamplingOptions &options,
   draws = options.temperature > 0;
   split(draws ? 1 / options.temperature : 0, next.inverse.as<float>());
   for (const TensorView &state : {next.bias, next.end, next.inverse})
-    NSA_RETURN_IF_ERROR(model.toDevice(state));
+    NSA_RETURN_IF_ERROR(model->toDevice(state));
   return {};
 }
 
@@ -385,14 +414,14 @@ Status Generator::appendChosen(const std::vector<int32_t> &ids, int64_t steps,
       split(uniforms[size_t(row * steps + step)],
             next.uniforms.as<float>() +
                 2 * (row * kept + (lengths[size_t(row)] + step) % kept));
-  NSA_RETURN_IF_ERROR(model.toDevice(next.token));
-  NSA_RETURN_IF_ERROR(model.toDevice(next.positions));
+  NSA_RETURN_IF_ERROR(model->toDevice(next.token));
+  NSA_RETURN_IF_ERROR(model->toDevice(next.positions));
   if (draws)
-    NSA_RETURN_IF_ERROR(model.toDevice(next.uniforms));
+    NSA_RETURN_IF_ERROR(model->toDevice(next.uniforms));
   for (int64_t step = 0; step < steps; ++step)
-    NSA_RETURN_IF_ERROR(model.start(*nextEntry));
-  NSA_RETURN_IF_ERROR(model.finish(*nextEntry));
-  NSA_RETURN_IF_ERROR(model.toHost(next.ids));
+    NSA_RETURN_IF_ERROR(model->start(*nextEntry));
+  NSA_RETURN_IF_ERROR(model->finish(*nextEntry));
+  NSA_RETURN_IF_ERROR(model->toHost(next.ids));
   chosen.assign(size_t(rows), {});
   for (size_t row = 0; row < ids.size(); ++row)
     if (ids[row] >= 0)

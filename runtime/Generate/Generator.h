@@ -18,9 +18,10 @@ namespace nsa {
 
 class Generator {
 public:
-  /// Takes a program whose weights are loaded. An error names the entry, the
-  /// tensor or the option that a program which generates has.
-  static Result<Generator> create(Program program);
+  /// Takes a program whose weights are loaded, and which outlives it. An error
+  /// names the entry, the tensor or the option that a program which generates
+  /// has; one that is trained has no prefill.
+  static Result<Generator> create(Program &program);
 
   /// Sequences of a batch; tokens of each at most; tokens that there are.
   int64_t batch() const { return rows; }
@@ -33,8 +34,26 @@ public:
   Status prefill(const std::vector<std::vector<int32_t>> &prompts);
 
   /// Appends a token to each sequence; -1 leaves one alone. Allocates nothing
-  /// but for selections. A sequence that is full is an error.
+  /// but for selections. A sequence that is full, or whose logits are not
+  /// finite, is an error.
   Status append(const std::vector<int32_t> &ids);
+
+  /// What `prefill` and `append` consist of, for sequences that begin and end
+  /// at different times: what is wrong with a prompt of this name; a sequence
+  /// without tokens; the beginnings of prompts, of at most `prefillLength`
+  /// tokens, which are none for sequences that are left alone; and a token more
+  /// of each.
+  Status check(const std::string &name,
+               const std::vector<int32_t> &prompt) const;
+  void clear(int64_t sequence);
+  Status fill(const std::vector<std::vector<int32_t>> &prompts);
+  Status step(const std::vector<int32_t> &ids);
+  int64_t prefillLength() const { return promptLength; }
+  /// Whether as many tokens are prefilled in less time than they are appended.
+  bool isWorthPrefill(int64_t tokens) const;
+  /// Whether the logits of a sequence are, and an error that says no.
+  bool isFinite(int64_t sequence) const { return finite[size_t(sequence)]; }
+  Error notFinite(int64_t sequence) const;
 
   /// Steps for which the program may choose tokens itself; 0 if it does not
   /// with these options.
@@ -61,35 +80,27 @@ public:
   /// Tokens of a sequence.
   int64_t length(int64_t sequence) const { return lengths[size_t(sequence)]; }
 
-  /// The blocks that layers selected for the tokens of a sequence, ascending
-  /// and -1 past the last.
-  struct Selection {
-    int64_t layers = 0, heads = 0, tokens = 0, count = 0;
-    /// [layers, heads, tokens, count]
-    std::vector<int32_t> blocks;
-  };
+  /// What layers selected for the tokens of a sequence.
   /// Without layers where the program does not return them (nsa-compile
   /// --selection).
   Selection selection(int64_t sequence) const;
 
-  Program &program() { return model; }
-
 private:
-  explicit Generator(Program program) : model(std::move(program)) {}
+  explicit Generator(Program &program) : model(&program) {}
   Status bind();
   Status bindNext();
-  Status fill(const std::vector<std::vector<int32_t>> &prompts);
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
-  Status takeLogits(int64_t row);
+  void takeLogits(int64_t row);
+  /// An error for the first sequence that has just grown and is not finite.
+  Status checkFinite() const;
   void takeSelection(int64_t row, const std::vector<TensorView> &layers,
                      int64_t count);
   Status placeTokens(const std::vector<int32_t> &ids, const TensorView &token,
                      const TensorView &positions);
   Status takeChosen(int64_t row, int64_t steps, std::vector<int32_t> &chosen);
-  Error notFinite(int64_t row) const;
 
-  Program model;
+  Program *model;
   const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr,
                   *nextEntry = nullptr;
   TensorView promptTokens, token, positions, nextLogits;
@@ -103,6 +114,7 @@ private:
   std::vector<const float *> lastLogits;
   std::vector<float> keptLogits;
   std::vector<int64_t> lengths;
+  std::vector<bool> finite;
   /// Selected blocks of each layer, and of each sequence and layer those so
   /// far, [tokens, heads, count].
   std::vector<TensorView> promptSelection, stepSelection;

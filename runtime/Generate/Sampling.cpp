@@ -2,11 +2,13 @@
 
 #include "runtime/Generate/Sampling.h"
 #include "lib/Support/Text.h"
+#include "runtime/CPU/CPUFeatures.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 using namespace nsa;
 
@@ -41,8 +43,35 @@ int32_t nsa::findMostLikely(const float *logits, int64_t vocab) {
   return int32_t(token);
 }
 
-TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab)
-    : options(options), vocab(vocab), weights(size_t(vocab)) {
+/// Puts the `count` most likely tokens first, in their order.
+static void rank(std::vector<int32_t> &ranked, const float *logits,
+                 size_t count) {
+  std::partial_sort(ranked.begin(), ranked.begin() + std::ptrdiff_t(count),
+                    ranked.end(), [&](int32_t a, int32_t b) {
+                      return logits[a] > logits[b] ||
+                             (logits[a] == logits[b] && a < b);
+                    });
+}
+
+std::vector<TokenLogprob> nsa::findLogprobs(const float *logits, int64_t vocab,
+                                            int32_t token, int64_t most) {
+  double largest = logits[findMostLikely(logits, vocab)], sum = 0;
+  for (int64_t id = 0; id < vocab; ++id)
+    sum += std::exp(double(logits[id]) - largest);
+  double scale = largest + std::log(sum);
+  std::vector<TokenLogprob> found = {{token, double(logits[token]) - scale}};
+  std::vector<int32_t> ranked(static_cast<size_t>(most ? vocab : 0));
+  std::iota(ranked.begin(), ranked.end(), 0);
+  rank(ranked, logits, std::min(ranked.size(), size_t(most)));
+  for (size_t i = 0; i < std::min(ranked.size(), size_t(most)); ++i)
+    found.push_back({ranked[i], double(logits[ranked[i]]) - scale});
+  return found;
+}
+
+TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab,
+                           std::vector<int32_t> excluded)
+    : options(options), vocab(vocab), excluded(std::move(excluded)),
+      weights(size_t(vocab)) {
   ranked.reserve(size_t(vocab));
 }
 
@@ -50,15 +79,6 @@ TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab)
 double TokenSampler::weigh(int32_t token, const float *logits, float largest) {
   double exponent = double(logits[token]) - double(largest);
   return weights[size_t(token)] = std::exp(exponent / options.temperature);
-}
-
-/// Puts the `count` most likely tokens first, in their order.
-void TokenSampler::rank(const float *logits, size_t count) {
-  std::partial_sort(ranked.begin(), ranked.begin() + std::ptrdiff_t(count),
-                    ranked.end(), [&](int32_t a, int32_t b) {
-                      return logits[a] > logits[b] ||
-                             (logits[a] == logits[b] && a < b);
-                    });
 }
 
 /// With top-k, top-p or both. Few tokens have nearly all of the probability, so
@@ -73,7 +93,7 @@ int32_t TokenSampler::chooseRanked(const float *logits, float largest,
   auto weight = [&](size_t i) { return weights[size_t(ranked[i])]; };
   if (options.topK > 0) {
     kept = known = std::min(all, size_t(options.topK));
-    rank(logits, known);
+    rank(ranked, logits, known);
   }
   double sum = 0;
   for (size_t i = 0; i < kept; ++i)
@@ -84,7 +104,8 @@ int32_t TokenSampler::chooseRanked(const float *logits, float largest,
     sum = 0;
     for (kept = 0; kept < most && sum < wanted; ++kept) {
       if (kept == known)
-        rank(logits, known = std::min(all, std::max<size_t>(64, 8 * known)));
+        rank(ranked, logits,
+             known = std::min(all, std::max<size_t>(64, 8 * known)));
       sum += weight(kept);
     }
   }
@@ -98,6 +119,12 @@ int32_t TokenSampler::chooseRanked(const float *logits, float largest,
 }
 
 int32_t TokenSampler::choose(const float *logits, double uniform) {
+  if (!excluded.empty()) {
+    allowed.assign(logits, logits + vocab);
+    for (int32_t token : excluded)
+      allowed[size_t(token)] = -std::numeric_limits<float>::infinity();
+    logits = allowed.data();
+  }
   int32_t best = findMostLikely(logits, vocab);
   if (options.temperature == 0)
     return best;
@@ -117,4 +144,33 @@ int32_t TokenSampler::choose(const float *logits, double uniform) {
       break;
   }
   return last;
+}
+
+Result<SamplingThreads> SamplingThreads::create(int64_t sequences,
+                                                int64_t vocab) {
+  SamplingThreads created;
+  // Waking a thread takes as long as drawing one of so many tokens.
+  constexpr int64_t fewest = 1 << 14;
+  int threads = int(std::min<int64_t>(sequences, availableProcessors()));
+  if (threads > 1 && vocab >= fewest) {
+    NSA_ASSIGN_OR_RETURN(created.pool, ThreadPool::create(threads));
+  }
+  return created;
+}
+
+SamplingThreads::~SamplingThreads() {
+  if (pool && !pool->hasThreads()) {
+    [[maybe_unused]] ThreadPool *lost = pool.release();
+  }
+}
+
+void SamplingThreads::forEach(int64_t sequences, CallableRef<int64_t> body) {
+  auto range = [&](int64_t begin, int64_t end) {
+    for (int64_t sequence = begin; sequence < end; ++sequence)
+      body(sequence);
+  };
+  if (pool && pool->hasThreads())
+    pool->execute([&] { pool->parallelFor(sequences, range); });
+  else
+    range(0, sequences);
 }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace nsa {
 
@@ -140,10 +139,9 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
     return Error{"samples have " + std::to_string(tokenizer.size()) +
                  " tokens, the model has " + std::to_string(binding.vocab)};
   std::vector<int32_t> tokens = options.tokens;
-  const std::vector<int32_t> silent =
-      tokenizer.silentTokens(tokenizer.size(), options.end);
   NextLogits next(model, binding);
-  TokenSampler sampler(options.sampling, tokenizer.size());
+  TokenSampler sampler(options.sampling, tokenizer.size(),
+                       tokenizer.silentTokens(tokenizer.size(), options.end));
   PhiloxStream random(options.seed);
   std::vector<float> logits(size_t(tokenizer.size()));
   SampleText sample{options.prompt};
@@ -154,8 +152,6 @@ Result<SampleText> generate(Model &model, const TrainBinding &binding,
     if (sample.isFull)
       break;
     NSA_RETURN_IF_ERROR(next.read(tokens, logits));
-    for (int32_t token : silent)
-      logits[size_t(token)] = -std::numeric_limits<float>::infinity();
     int32_t token = sampler.choose(logits.data(), random.uniform());
     if (token == options.end)
       break;

@@ -37,7 +37,7 @@ def test_artifact_of_training_has_losses_and_generates(model, monkeypatch):
     own = nsa.Model(model.checkpoint, artifact=nsa.compile(nsa.model_text(CHECKPOINT), sample_context=48))
     assert abs(own.loss([1, 2, 3, 4]) - model.loss([1, 2, 3, 4])) < 1e-5
     wanted = model.generate([1, 2, 3], tokens=45, temperature=0, ignore_end=True)
-    monkeypatch.setattr("nsa._model.compile", None)
+    monkeypatch.setattr("nsa._checkpoint.compile", None)
     own.parameters["norm.weight"] *= 1.0
     assert own.generate([1, 2, 3], tokens=45, temperature=0, ignore_end=True) == wanted
     with pytest.raises(nsa.InputError, match="has no entry 'forward', by which there are logits"):

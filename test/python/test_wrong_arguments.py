@@ -81,6 +81,7 @@ def make(folder):
             "model": nsa.Model(run), "shards": nsa.data.Shards(str(folder / "ids"))}
     made["fixed"] = made["module"].with_extents(batch=1, seq=2)
     made["scorer"] = nsa.evaluate.Scorer(run)
+    made["scheduler"] = nsa.Scheduler(run, slots=1)
     return made
 
 
@@ -136,6 +137,12 @@ CALLS = {
     "model.logits": (lambda made: made["model"].logits, lambda made: dict(ids=[1, 2, 3])),
     "model.generate": (lambda made: made["model"].generate, lambda made: dict(
         prompts=[1, 2], tokens=2, temperature=1.0, top_k=2, top_p=0.9, seed=0, stop=[], context=64)),
+    "Scheduler": (lambda made: nsa.Scheduler, lambda made: dict(checkpoint=made["run"], slots=1, context=64, artifact=None, target="cpu",
+                                                                precision="fp32", threads=1)),
+    "scheduler.add": (lambda made: made["scheduler"].add, lambda made: dict(
+        prompt=[1, 2], tokens=2, temperature=1.0, top_k=2, top_p=0.9, seed=0, stop=[], stop_ids=[3], ignore_end=True, logprobs=1,
+        number=0, as_text=False)),
+    "scheduler.cancel": (lambda made: made["scheduler"].cancel, lambda made: dict(request=1)),
     "model.parameters": (lambda made: lambda value: made["model"].parameters.__setitem__("norm.weight", value),
                          lambda made: dict(value=made["model"].parameters["norm.weight"])),
     "write_shards": (lambda made: nsa.data.write_shards, lambda made: dict(

@@ -10,12 +10,10 @@
 #include "lib/Support/Stages.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
+#include "nsa/Runtime/StopText.h"
 #include "nsa/Runtime/Weights.h"
-#include "runtime/CPU/CPUFeatures.h"
-#include "runtime/CPU/ThreadPool.h"
 #include "runtime/Data/Tokenizer.h"
 #include "runtime/Generate/Generator.h"
-#include "runtime/Generate/StopText.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CompileConfig.h"
 
@@ -23,7 +21,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 
 using namespace nsa;
@@ -180,6 +177,7 @@ static Result<std::string> compileModel(const GenerateOptions &options,
 /// The model and the prompts.
 namespace {
 struct Job {
+  std::unique_ptr<Program> program;
   Generator generator;
   std::vector<Tokens> prompts;
   /// Nothing where tokens are printed as ids.
@@ -191,9 +189,9 @@ struct Job {
 };
 } // namespace
 
-static Result<Generator> openGenerator(const GenerateOptions &options,
-                                       const Weights &weights,
-                                       const std::string &path) {
+static Result<std::unique_ptr<Program>>
+openProgram(const GenerateOptions &options, const Weights &weights,
+            const std::string &path) {
   NSA_ASSIGN_OR_RETURN(Artifact artifact, Artifact::open(path));
   RuntimeOptions runtime;
   runtime.threads = options.threads;
@@ -202,7 +200,7 @@ static Result<Generator> openGenerator(const GenerateOptions &options,
   NSA_ASSIGN_OR_RETURN(Program program, Program::create(artifact, runtime));
   NSA_RETURN_IF_ERROR(program.run(training::initEntry));
   NSA_RETURN_IF_ERROR(weights.load(program));
-  return Generator::create(std::move(program));
+  return std::make_unique<Program>(std::move(program));
 }
 
 /// All prompts with what is to be generated fit the context.
@@ -247,8 +245,9 @@ static Result<Job> prepare(const GenerateOptions &options) {
     NSA_ASSIGN_OR_RETURN(
         path, compileModel(options, weights, config, prompts, context));
   }
-  NSA_ASSIGN_OR_RETURN(Generator generator,
-                       openGenerator(options, weights, path));
+  NSA_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
+                       openProgram(options, weights, path));
+  NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(*program));
   if (int64_t(prompts.size()) > generator.batch())
     return Error{path + " generates " + std::to_string(generator.batch()) +
                  " sequences at once, there are " +
@@ -260,8 +259,9 @@ static Result<Job> prepare(const GenerateOptions &options) {
   Tokens silent;
   if (tokenizer)
     silent = tokenizer->silentTokens(generator.vocab(), end);
-  return Job{std::move(generator), std::move(prompts), std::move(tokenizer),
-             std::move(silent), options.ignoreEnd ? -1 : end};
+  return Job{std::move(program), std::move(generator),
+             std::move(prompts), std::move(tokenizer),
+             std::move(silent),  options.ignoreEnd ? -1 : end};
 }
 
 //===----------------------------------------------------------------------===//
@@ -299,66 +299,37 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
 } // namespace
 
 namespace {
-/// Draws tokens of sequences, each on a thread of its own where there are
-/// several and the vocabulary is large.
-class Drawing {
-public:
+/// Draws tokens of sequences.
+struct Drawing {
   static Result<Drawing> create(const Job &job,
                                 const SamplingOptions &sampling);
 
   /// The next token of each sequence that goes on, -1 for others.
   void draw(const Job &job, std::vector<Continuation> &all, Tokens &ids);
 
-private:
-  /// What drawing a token of one sequence needs.
-  struct Sequence {
-    TokenSampler sampler;
-    std::vector<float> logits;
-  };
-
-  std::vector<Sequence> sequences;
-  std::unique_ptr<ThreadPool> pool;
+  std::vector<TokenSampler> samplers;
+  SamplingThreads threads;
 };
 } // namespace
 
 Result<Drawing> Drawing::create(const Job &job,
                                 const SamplingOptions &sampling) {
-  Drawing drawing;
   int64_t vocab = job.generator.vocab();
-  for (size_t row = 0; row < job.prompts.size(); ++row)
-    drawing.sequences.push_back({TokenSampler(sampling, vocab), {}});
-  // Waking a thread takes as long as drawing one of so many tokens.
-  constexpr int64_t fewest = 1 << 14;
-  int threads = std::min(int(job.prompts.size()), availableProcessors());
-  if (threads > 1 && vocab >= fewest) {
-    NSA_ASSIGN_OR_RETURN(drawing.pool, ThreadPool::create(threads));
-  }
-  return drawing;
+  std::vector<TokenSampler> samplers(job.prompts.size(),
+                                     TokenSampler(sampling, vocab, job.silent));
+  NSA_ASSIGN_OR_RETURN(
+      SamplingThreads threads,
+      SamplingThreads::create(int64_t(samplers.size()), vocab));
+  return Drawing{std::move(samplers), std::move(threads)};
 }
 
 void Drawing::draw(const Job &job, std::vector<Continuation> &all,
                    Tokens &ids) {
-  auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      if (ids[size_t(row)] < 0)
-        continue;
-      Sequence &own = sequences[size_t(row)];
-      const float *logits = job.generator.logits(row);
-      if (!job.silent.empty()) {
-        own.logits.assign(logits, logits + job.generator.vocab());
-        for (int32_t silent : job.silent)
-          own.logits[size_t(silent)] = -std::numeric_limits<float>::infinity();
-        logits = own.logits.data();
-      }
-      ids[size_t(row)] =
-          own.sampler.choose(logits, all[size_t(row)].random.uniform());
-    }
-  };
-  auto count = int64_t(all.size());
-  if (pool)
-    pool->execute([&] { pool->parallelFor(count, body); });
-  else
-    body(0, count);
+  threads.forEach(int64_t(all.size()), [&](int64_t row) {
+    if (ids[size_t(row)] >= 0)
+      ids[size_t(row)] = samplers[size_t(row)].choose(
+          job.generator.logits(row), all[size_t(row)].random.uniform());
+  });
 }
 
 /// Adds a token to a continuation. Returns whether it goes on.
@@ -467,21 +438,21 @@ static void printRate(const char *what, int64_t tokens, double seconds) {
 /// have lists of -1 at the end.
 static Status saveSelection(const Generator &generator, size_t prompts,
                             const std::string &path) {
-  std::vector<Generator::Selection> all;
+  std::vector<Selection> all;
   int64_t tokens = 0;
   for (size_t row = 0; row < prompts; ++row) {
     all.push_back(generator.selection(int64_t(row)));
     tokens = std::max(tokens, all.back().tokens);
   }
   std::vector<int32_t> blocks;
-  for (const Generator::Selection &own : all)
+  for (const Selection &own : all)
     for (int64_t head = 0; head < own.layers * own.heads; ++head) {
       auto begin = own.blocks.begin() + head * own.tokens * own.count;
       blocks.insert(blocks.end(), begin, begin + own.tokens * own.count);
       blocks.resize(blocks.size() + size_t((tokens - own.tokens) * own.count),
                     -1);
     }
-  const Generator::Selection &first = all.front();
+  const Selection &first = all.front();
   std::vector<uint64_t> shape = {prompts, uint64_t(first.layers),
                                  uint64_t(first.heads), uint64_t(tokens),
                                  uint64_t(first.count)};
@@ -492,7 +463,7 @@ static Status saveSelection(const Generator &generator, size_t prompts,
 static Status generate(const GenerateOptions &options) {
   NSA_ASSIGN_OR_RETURN(Job job, prepare(options));
   if (!options.selectionFile.empty() && job.generator.selection(0).layers == 0)
-    return Error{job.generator.program().artifact().name() +
+    return Error{job.program->artifact().name() +
                  " does not return what layers select: nsa-compile "
                  "--selection makes one that does"};
   std::vector<Continuation> all;

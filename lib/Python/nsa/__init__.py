@@ -12,12 +12,14 @@ from nsa import _libraries
 _libraries.make_known()
 
 from nsa._compile import GPU_PHASES, PHASES, Report, compile, compile_to, load, load_bytes  # noqa: E402
-from nsa._model import Model, model_text  # noqa: E402
+from nsa._checkpoint import model_text  # noqa: E402
+from nsa._model import Model  # noqa: E402
 from nsa._module import Entry, Module  # noqa: E402
 from nsa._runtime import CompileError, Error, InputError, OptionError, RunError, __version__  # noqa: E402
+from nsa._scheduler import Scheduler  # noqa: E402
 
 __all__ = ["CompileError", "Entry", "Error", "GPU_PHASES", "InputError", "Model", "Module", "OptionError", "PHASES", "RunError",
-           "compile", "compile_to", "load", "load_bytes", "model_text"]
+           "Scheduler", "compile", "compile_to", "load", "load_bytes", "model_text"]
 
 for _name in __all__:
     if hasattr(globals()[_name], "__module__"):

@@ -122,6 +122,25 @@ class Model:
         continuations: numpy.typing.ArrayLike | Sequence[numpy.typing.ArrayLike], *, context: int | None = None,
     ) -> Any: ...
 
+class Scheduler:
+    slots: int
+    context: int
+    def __init__(
+        self, checkpoint: _Path, *, slots: int | None = None, context: int | None = None,
+        artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None, **options: Any,
+    ) -> None: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    def add(
+        self, prompt: str | numpy.typing.ArrayLike, tokens: int = 256, *, temperature: float = 1.0, top_k: int = 0,
+        top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = (), stop_ids: Sequence[int] = (),
+        ignore_end: bool = False, logprobs: int | None = None, number: int = 0, as_text: bool | None = None,
+    ) -> int: ...
+    def cancel(self, request: int) -> bool: ...
+    def step(self) -> list[Any]: ...
+
 def compile(
     source: str | bytes | os.PathLike[str] | Module, *, name: str | None = None, target: str = "cpu",
     gradients: Sequence[str] = (), threads: int = 0, seed: int = 0, check_finite: bool = False, poison: bool = False,

@@ -1,18 +1,16 @@
 """Trained models."""
 
 import collections.abc
-import functools
-import json
-import os
+import threading
 
 import numpy
 
-from nsa._arguments import array, optional, path, real, shown, takes, text, texts, truth, whole
-from nsa._compile import _compiler, _need_compiler, compile, load
-from nsa._generate import Generator
+from nsa._arguments import array, optional, path, shown, takes, text, truth, whole
+from nsa._checkpoint import Checkpoint
+from nsa._compile import load
 from nsa._module import Module
-from nsa._runtime import InputError, RunError, open_weights
-from nsa._text import Text
+from nsa._runtime import InputError, RunError
+from nsa._scheduler import SAMPLING, Sequences, list_stops
 
 
 class _Parameters(collections.abc.MutableMapping):
@@ -62,7 +60,7 @@ def _list_prompts(prompts):
     return ([array("prompts", prompts)], True) if single else (given, False)
 
 
-class Model:
+class Model(Checkpoint):
     """A model that nsa-train trained, for losses and logits.
 
     `checkpoint` is a checkpoint (`step-N`), or a run directory, whose newest good one is
@@ -90,35 +88,27 @@ class Model:
         given = [name for name, value in compiled.items() if value is not None]
         if artifact is not None and given:
             raise InputError(f"artifact is compiled, and {', '.join(given)} cannot be chosen for it: leave out one or the other")
-        weights = open_weights(checkpoint)
-        self._weights = weights
+        super().__init__(checkpoint)
+        weights = self._weights
         self._generators = {}
-        #: The folder of the checkpoint.
-        self.checkpoint = weights.path
-        self.step = weights.step
-        self.config = weights.config
+        # Of the caches that `generate` has.
+        self._lock = threading.Lock()
         if isinstance(artifact, Module):
             module = artifact
         elif artifact is not None:
             module = load(artifact, **options)
         else:
-            if not _compiler:
-                raise RunError(f"'{weights.path}' has to be compiled, and this installation of nsa has no compiler; give "
-                               "artifact=, or install nsa-compiler")
-            name = os.path.join(weights.path, "config.yaml")
-            module = compile(model_text(weights.config, name), name=name, target=target or "cpu",
-                             micro_batch=micro_batch or 1, precision=precision or weights.precision, **options)
+            module = self._compile(target=target or "cpu", micro_batch=micro_batch or 1, precision=precision or weights.precision,
+                                   **options)
         for entry in ("init", "eval"):
             if entry not in module.entries:
                 raise InputError(f"{module.name} has no entry '{entry}'; it is no model of nsa-model")
         self.module = module
-        self._compile = {"target": module.target, "precision": precision or weights.precision, **options}
+        self._options = {"target": module.target, "precision": precision or weights.precision, **options}
         module.program.call("init", {})
         module.program.load(weights)
         self.parameters = _Parameters(module, list(weights.tensors))
         self._tokens, self._targets = module.entries["eval"][0][:2]
-        #: Ids are from 0 to one less.
-        self.vocab = json.loads(weights.model_config)["model"]["vocab_size"]
 
     def __repr__(self):
         return f"<nsa.Model '{self.checkpoint}', step {self.step}, {len(self.parameters)} parameters, {self.module.target}>"
@@ -176,9 +166,7 @@ class Model:
             inputs = {**inputs, "start": numpy.zeros_like(ids)}
         return self.module.run(entry, inputs)
 
-    @takes(tokens=whole(1), temperature=real("0 or more", lambda value: value >= 0), top_k=whole(),
-           top_p=real("more than 0 and at most 1", lambda value: 0 < value <= 1), seed=whole(0, (1 << 64) - 1),
-           ignore_end=truth, context=optional(whole(1)), return_logprobs=truth, return_selection=truth)
+    @takes(**SAMPLING, context=optional(whole(1)), return_logprobs=truth, return_selection=truth)
     def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), ignore_end=False,
                  context=None, return_logprobs=False, return_selection=False):
         """What follows prompts, token by token.
@@ -205,45 +193,38 @@ class Model:
         Errors: InputError for an empty prompt, one that does not fit the context with its
         continuation, ids that the model does not have, and a text where ids are none.
         """
-        stop = [stop] if isinstance(stop, str) else texts("stop", stop)
         given, single = _list_prompts(prompts)
         are_texts = [isinstance(prompt, str) for prompt in given]
-        if stop and not all(are_texts):
-            raise InputError("stop is for texts, and a prompt is ids")
-        text = self._text
-        if any(are_texts) and text.kind != "tokenizer" and self.vocab != 256:
-            raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
-                             "give prompts as ids")
-        end = None if ignore_end else text.end
-        ids = [text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
+        stop = list_stops(stop, all(are_texts))
+        if any(are_texts):
+            self._check_texts()
+        ids = [self._text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
         own = int(self.module._artifact.options.get("sample-context", 0))
         if context is None and len(ids) == 1 and array("prompt 1", ids[0]).size + tokens <= own:
             context = own
         context = context or 4 * self.seq_len
-        ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
+        ids = [self._check_prompt(f"prompt {number}", own, tokens, context) for number, own in enumerate(ids, 1)]
         if not ids:
             raise InputError("prompts is an empty list, expected at least one")
-
-        def is_done(row, drawn):
-            return drawn[-1] == end or bool(stop) and any(string in text.decode(drawn) for string in stop)
-
-        if context == own and len(ids) == 1 and not return_selection:
-            generator = Generator(self.module)
-        else:
-            generator = self._generator(len(ids), context, self._prefilled(ids, context), return_selection)
-        logprobs = [[] for _ in ids]
-        results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done,
-                                     logprobs if return_logprobs else None)
-        for row, is_text in enumerate(are_texts):
-            if results[row][-1] == end:
-                results[row].pop()
-            if is_text:
-                results[row] = text.decode(results[row])
-                for string in stop:
-                    results[row] = results[row].split(string)[0]
-        found = [results, *[logprobs] * return_logprobs]
+        ends = [] if ignore_end else self._ends
+        module = self.module if context == own and len(ids) == 1 and not return_selection else None
+        with self._lock:
+            sequences = self._sequences(ids, context, return_selection, module)
+            tokens, selections = sequences.run(
+                [sequences.add(own, tokens, (temperature, top_k, top_p), seed, is_text, stop, ends, row,
+                               logprobs=0 if return_logprobs else -1)
+                 for row, (own, is_text) in enumerate(zip(ids, are_texts))], return_selection)
+        results = []
+        for own, is_text in zip(tokens, are_texts):
+            drawn = [token.id for token in own]
+            if drawn[-1] in ends:
+                drawn.pop()
+            results.append("".join(token.text for token in own) if is_text else drawn)
+        found = [results]
+        if return_logprobs:
+            found.append([[token.logprobs[0][1] for token in own] for own in tokens])
         if return_selection:
-            found.append([generator.selection(row) for row in range(len(ids))])
+            found.append(selections)
         if single:
             found = [every[0] for every in found]
         return tuple(found) if len(found) > 1 else found[0]
@@ -261,67 +242,28 @@ class Model:
         if len(following) != len(given):
             raise InputError(f"there are {len(following)} continuations, expected {len(given)}, one for each prompt")
         context = context or 4 * self.seq_len
-        following = [self._check_prompt(number, own, 0, context) for number, own in enumerate(following, 1)]
-        ids = [self._check_prompt(number, own, len(after), context)
+        following = [self._check_prompt(f"prompt {number}", own, 0, context) for number, own in enumerate(following, 1)]
+        ids = [self._check_prompt(f"prompt {number}", own, len(after), context)
                for number, (own, after) in enumerate(zip(given, following), 1)]
-        length = self._prefilled(ids, context)
-        found = self._generator(len(ids), context, length).logprobs(ids, following)
+        with self._lock:
+            sequences = self._sequences(ids, context)
+            tokens, _ = sequences.run([sequences.add(own, len(after), (0, 0, 1), 0, False, given=after, logprobs=0)
+                                       for own, after in zip(ids, following)])
+        found = [[token.logprobs[0][1] for token in own] for own in tokens]
         return found[0] if single else found
 
-    def _prefilled(self, ids, context):
-        """Ids of a prompt that are prefilled at once."""
-        length = self.seq_len
-        while length < max(map(len, ids)):
-            length *= 2
-        return min(length, max(context, self.seq_len))
-
-    @functools.cached_property
-    def _text(self):
-        return Text(self.checkpoint, self.config)
-
-    def _check_prompt(self, number, ids, tokens, context):
-        ids = array(f"prompt {number}", ids)
-        if not ids.size:
-            raise InputError(f"prompt {number} is empty: it needs at least one token")
-        ids = self._check(ids, 1, 1 << 30)
-        if len(ids) != 1:
-            raise InputError(f"prompt {number} has shape {ids.shape}, expected [tokens]")
-        if ids.shape[1] + tokens > context:
-            raise InputError(f"prompt {number} has {ids.shape[1]} tokens and {tokens} are to follow, more than the context "
-                             f"of {context}; context={ids.shape[1] + tokens} makes it larger")
-        return [int(token) for token in ids[0]]
-
-    def _generator(self, batch, context, length, selection=False):
-        """The model with caches and the present parameters, for prompts of `length` ids at once."""
-        key = batch, context, length, selection
-        if key not in self._generators:
-            name = os.path.join(self.checkpoint, "config.yaml")
-            module = compile(model_text(self.config, name), name=name, micro_batch=batch, context=context,
-                             **{**self._compile, "seq_len": length}, **{"selection": True} if selection else {})
-            module.program.call("init", {})
-            module.program.load(self._weights)
-            self._generators[key] = module
-        module = self._generators[key]
-        for name in self.parameters.changed:
-            module.write(name, self.parameters[name])
-        return Generator(module)
-
-    def _check(self, ids, least, most):
-        ids = array("ids", ids)
-        if not numpy.issubdtype(ids.dtype, numpy.integer):
-            raise InputError(f"ids are {ids.dtype}, expected integers")
-        if ids.ndim not in (1, 2):
-            raise InputError(f"ids have shape {ids.shape}, expected [tokens] or [sequences, tokens]")
-        ids = numpy.atleast_2d(ids)
-        if not least <= ids.shape[1] <= most or len(ids) == 0:
-            raise InputError(f"ids have shape {ids.shape}, expected 1 or more sequences of {least} to {most} tokens")
-        if ids.min() < 0 or ids.max() >= self.vocab:
-            wrong = ids[(ids < 0) | (ids >= self.vocab)][0]
-            raise InputError(f"ids have the value {wrong}, expected 0 to {self.vocab - 1}")
-        return ids
-
-
-@takes(config=text, name=text)
-def model_text(config, name="config.yaml"):
-    """The text of the model that a configuration (YAML or JSON text) describes, as nsa-model writes it."""
-    return _need_compiler().model_text(config, name)
+    def _sequences(self, ids, context, selection=False, module=None):
+        """Sequences whose prompts are prefilled, with the present parameters, by a program that `generate` keeps, or this module."""
+        if module is None:
+            length = self.seq_len
+            while length < max(map(len, ids)):
+                length *= 2
+            length = min(length, max(context, self.seq_len))
+            key = len(ids), context, length, selection
+            if key not in self._generators:
+                options = {**self._options, "seq_len": length, **({"selection": True} if selection else {})}
+                self._generators[key] = self._load_caches(self._compile(micro_batch=len(ids), context=context, **options))
+            module = self._generators[key]
+            for name in self.parameters.changed:
+                module.write(name, self.parameters[name])
+        return Sequences(self, module, prefills=True)

@@ -42,6 +42,11 @@ class Text:
             return token_bytes(self.source, self._path)
         return [bytes([value]) for value in range(256)] if self.kind == "byte" else []
 
+    def silent(self, vocab):
+        """Those of `vocab` ids that stand for no text and do not end documents: a text has none of them."""
+        known = len(self.bytes)
+        return [token for token in range(vocab) if token != self.end and not (token < known and self.bytes[token])]
+
     @functools.cached_property
     def _traits(self):
         return tokenizer_traits(self.source, self._path) if self.kind == "tokenizer" else (False, "")
@@ -75,12 +80,6 @@ class Text:
         if self.kind == "byte":
             return [numpy.frombuffer(text.encode(), numpy.uint8).astype(numpy.int32) for text in texts]
         return [row.astype(numpy.int32) for row in self._tokenizer().encode(texts)]
-
-    def decode(self, ids):
-        """The text of ids, without special tokens; by the package tokenizers where there is a tokenizer.json."""
-        if self.kind == "tokenizer":
-            return self._tokenizer().encoder.decode(ids)
-        return bytes(ids).decode(errors="replace")
 
     def count_bytes(self, ids, first=()):
         """The bytes of text that ids stand for; 0 for those that are special, or unknown.

@@ -2,6 +2,7 @@
 
 #include "runtime/Generate/Sampling.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <vector>
@@ -27,6 +28,28 @@ TEST(TokenSampler, AllTokens_HaveTheirPartOfTheInterval) {
   EXPECT_EQ(choose(options, 0.87), 2);
   EXPECT_EQ(choose(options, 0.88), 3);
   EXPECT_EQ(choose(options, 0.99999), 3);
+}
+
+TEST(TokenSampler, ExcludedTokens_AreNeverDrawn) {
+  SamplingOptions options;
+  TokenSampler sampler(options, 4, {0, 2});
+  EXPECT_EQ(sampler.choose(logits, 0.49), 1);
+  EXPECT_EQ(sampler.choose(logits, 0.51), 3);
+  options.temperature = 0;
+  EXPECT_EQ(TokenSampler(options, 4, {0}).choose(logits, 0), 2);
+}
+
+TEST(FindLogprobs, MostLikely_FollowTheTokenInTheirOrder) {
+  std::vector<TokenLogprob> found = findLogprobs(logits, 4, 3, 3);
+  const int32_t tokens[] = {3, 0, 2, 1};
+  const double probabilities[] = {0.125, 0.5, 0.25, 0.125};
+  ASSERT_EQ(found.size(), 4u);
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].token, tokens[i]);
+    EXPECT_NEAR(std::exp(found[i].logprob), probabilities[i], 1e-8);
+  }
+  EXPECT_EQ(findLogprobs(logits, 4, 0, 0).size(), 1u);
+  EXPECT_EQ(findLogprobs(logits, 4, 0, 9).size(), 5u);
 }
 
 TEST(TokenSampler, TopPOfManyTokens_IsThatOfAllRanked) {

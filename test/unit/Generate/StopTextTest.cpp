@@ -1,6 +1,6 @@
 //===- StopTextTest.cpp - where a generated text ends ---------------------===//
 
-#include "runtime/Generate/StopText.h"
+#include "nsa/Runtime/StopText.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 //===- StopText.h - where a generated text ends -----------------*- C++ -*-===//
 
-#ifndef NSA_RUNTIME_GENERATE_STOPTEXT_H
-#define NSA_RUNTIME_GENERATE_STOPTEXT_H
+#ifndef NSA_RUNTIME_STOPTEXT_H
+#define NSA_RUNTIME_STOPTEXT_H
 
 #include <string>
 #include <string_view>
@@ -30,4 +30,4 @@ private:
 
 } // namespace nsa
 
-#endif // NSA_RUNTIME_GENERATE_STOPTEXT_H
+#endif // NSA_RUNTIME_STOPTEXT_H

@@ -1,0 +1,273 @@
+//===- Scheduler.cpp - many prompts at once -------------------------------===//
+
+#include "nsa/Runtime/Scheduler.h"
+#include "lib/Support/Philox.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "runtime/Generate/Generator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+using namespace nsa;
+
+/// The requests of one thread at a time.
+class Scheduler::Slots {
+public:
+  Slots(Generator generator, SamplingThreads threads, bool prefills)
+      : sequences(std::move(generator)), threads(std::move(threads)),
+        prefills(prefills), slots(size_t(sequences.batch())) {}
+
+  Status checkSlots();
+  Result<uint64_t> add(Request request);
+  bool cancel(uint64_t request);
+  Result<std::vector<GeneratedToken>> step();
+  Count count() const;
+  Selection selection(uint64_t request) const;
+
+  const Generator &generator() const { return sequences; }
+
+private:
+  struct Queued {
+    uint64_t number;
+    Request request;
+  };
+  /// A request that has a slot.
+  struct Slot {
+    uint64_t number;
+    Request request;
+    TokenSampler sampler;
+    PhiloxStream random;
+    /// Tokens drawn, and the last of them.
+    int64_t drawn = 0;
+    int32_t last = -1;
+    bool isDone = false;
+  };
+  Status join(std::vector<bool> &isComplete);
+  Status append(std::vector<bool> &isComplete);
+  GeneratedToken draw(int64_t row);
+
+  Generator sequences;
+  SamplingThreads threads;
+  bool prefills;
+  std::deque<Queued> queue;
+  std::vector<std::optional<Slot>> slots;
+  uint64_t numbers = 0;
+};
+
+/// Which slot a request gets depends on others.
+Status Scheduler::Slots::checkSlots() {
+  const size_t bytes = size_t(sequences.vocab()) * sizeof(float);
+  constexpr int32_t steps = 2;
+  for (int32_t token = 0; token < steps; ++token)
+    NSA_RETURN_IF_ERROR(
+        sequences.step(std::vector<int32_t>(slots.size(), token)));
+  for (int64_t row = 1; row < sequences.batch(); ++row)
+    if (std::memcmp(sequences.logits(0), sequences.logits(row), bytes) != 0)
+      return Error{"of " + std::to_string(sequences.batch()) +
+                   " slots, number " + std::to_string(row + 1) +
+                   " computes other bits than the first one, by the matmuls "
+                   "of this BLAS library, which up to 4 do without"};
+  return {};
+}
+
+Result<uint64_t> Scheduler::Slots::add(Request request) {
+  NSA_RETURN_IF_ERROR(sequences.check("the prompt", request.prompt));
+  NSA_RETURN_IF_ERROR(request.sampling.check());
+  int64_t prompt = int64_t(request.prompt.size()),
+          context = sequences.context();
+  // The last token is drawn, and not appended.
+  if (request.tokens < 1 || request.tokens > context - prompt)
+    return Error{"the prompt has " + std::to_string(prompt) + " tokens and " +
+                 std::to_string(request.tokens) +
+                 " are to follow, expected 1 to " +
+                 std::to_string(context - prompt) + " in a context of " +
+                 std::to_string(context)};
+  for (const std::vector<int32_t> *ids : {&request.excluded, &request.given})
+    for (int32_t id : *ids)
+      if (id < 0 || id >= sequences.vocab())
+        return Error{"the id " + std::to_string(id) +
+                     " is no token, expected 0 to " +
+                     std::to_string(sequences.vocab() - 1)};
+  queue.push_back({++numbers, std::move(request)});
+  return numbers;
+}
+
+bool Scheduler::Slots::cancel(uint64_t request) {
+  for (std::optional<Slot> &slot : slots)
+    if (slot && slot->number == request && !slot->isDone)
+      return slot->isDone = true;
+  auto found = std::find_if(queue.begin(), queue.end(), [&](const Queued &own) {
+    return own.number == request;
+  });
+  if (found == queue.end())
+    return false;
+  queue.erase(found);
+  return true;
+}
+
+Scheduler::Count Scheduler::Slots::count() const {
+  auto runs = [](const std::optional<Slot> &slot) {
+    return slot && !slot->isDone;
+  };
+  return {queue.size(),
+          size_t(std::count_if(slots.begin(), slots.end(), runs))};
+}
+
+Selection Scheduler::Slots::selection(uint64_t request) const {
+  for (size_t row = 0; row < slots.size(); ++row)
+    if (slots[row] && slots[row]->number == request)
+      return sequences.selection(int64_t(row));
+  return {};
+}
+
+/// Gives free slots to the requests that wait longest, and prefills their
+/// prompts: whether that is worth it depends on a prompt alone.
+Status Scheduler::Slots::join(std::vector<bool> &isComplete) {
+  std::vector<std::vector<int32_t>> prompts(slots.size());
+  bool hasPrompts = false;
+  for (size_t row = 0; row < slots.size(); ++row) {
+    std::optional<Slot> &slot = slots[row];
+    if (slot && slot->isDone)
+      slot.reset();
+    if (slot || queue.empty())
+      continue;
+    auto [number, request] = std::move(queue.front());
+    queue.pop_front();
+    TokenSampler sampler(request.sampling, sequences.vocab(), request.excluded);
+    PhiloxStream random(request.seed, request.stream);
+    slot.emplace(Slot{number, std::move(request), std::move(sampler), random});
+    sequences.clear(int64_t(row));
+    const std::vector<int32_t> &prompt = slot->request.prompt;
+    if (!prefills || !sequences.isWorthPrefill(int64_t(prompt.size())))
+      continue;
+    prompts[row] = prompt;
+    hasPrompts = true;
+    isComplete[row] = int64_t(prompt.size()) <= sequences.prefillLength();
+  }
+  if (hasPrompts)
+    return sequences.fill(prompts);
+  return {};
+}
+
+/// Appends the next token of a prompt, or the one that was drawn last, to each
+/// sequence but those whose prompts have just been prefilled.
+Status Scheduler::Slots::append(std::vector<bool> &isComplete) {
+  std::vector<int32_t> ids(slots.size(), -1);
+  bool hasTokens = false;
+  for (size_t row = 0; row < slots.size(); ++row) {
+    if (!slots[row] || isComplete[row])
+      continue;
+    const std::vector<int32_t> &prompt = slots[row]->request.prompt;
+    int64_t length = sequences.length(int64_t(row));
+    bool isPrompt = length < int64_t(prompt.size());
+    ids[row] = isPrompt ? prompt[size_t(length)] : slots[row]->last;
+    isComplete[row] = length + 1 >= int64_t(prompt.size());
+    hasTokens = true;
+  }
+  if (hasTokens)
+    return sequences.step(ids);
+  return {};
+}
+
+GeneratedToken Scheduler::Slots::draw(int64_t row) {
+  Slot &slot = *slots[size_t(row)];
+  const Request &request = slot.request;
+  const float *logits = sequences.logits(row);
+  GeneratedToken result;
+  result.request = slot.number;
+  if (!sequences.isFinite(row)) {
+    result.finish = GeneratedToken::Finish::NotFinite;
+    slot.isDone = true;
+    return result;
+  }
+  result.token = slot.drawn < int64_t(request.given.size())
+                     ? request.given[size_t(slot.drawn)]
+                     : slot.sampler.choose(logits, slot.random.uniform());
+  if (request.logprobs >= 0)
+    result.logprobs =
+        findLogprobs(logits, sequences.vocab(), result.token, request.logprobs);
+  slot.last = result.token;
+  if (std::find(request.ends.begin(), request.ends.end(), result.token) !=
+      request.ends.end())
+    result.finish = GeneratedToken::Finish::End;
+  else if (++slot.drawn == request.tokens)
+    result.finish = GeneratedToken::Finish::Length;
+  slot.isDone = result.finish != GeneratedToken::Finish::No;
+  return result;
+}
+
+Result<std::vector<GeneratedToken>> Scheduler::Slots::step() {
+  std::vector<bool> isComplete(slots.size());
+  NSA_RETURN_IF_ERROR(join(isComplete));
+  NSA_RETURN_IF_ERROR(append(isComplete));
+  std::vector<GeneratedToken> drawn(slots.size()), tokens;
+  threads.forEach(int64_t(slots.size()), [&](int64_t row) {
+    if (isComplete[size_t(row)])
+      drawn[size_t(row)] = draw(row);
+  });
+  for (size_t row = 0; row < slots.size(); ++row)
+    if (isComplete[row])
+      tokens.push_back(std::move(drawn[row]));
+  return tokens;
+}
+
+//===----------------------------------------------------------------------===//
+// For any thread
+//===----------------------------------------------------------------------===//
+
+Scheduler::Scheduler(Session &session) : session(session) {}
+
+Scheduler::~Scheduler() = default;
+
+template <typename T, typename Action>
+Result<T> Scheduler::use(const Action &action) {
+  Result<T> result = T();
+  NSA_RETURN_IF_ERROR(
+      session.use(session.program().findEntry(training::decodeEntry),
+                  [&](Program &) -> Status {
+                    result = action();
+                    return {};
+                  }));
+  return result;
+}
+
+Result<std::unique_ptr<Scheduler>> Scheduler::create(Session &session,
+                                                     bool prefills) {
+  std::unique_ptr<Scheduler> created(new Scheduler(session));
+  NSA_RETURN_IF_ERROR(session.use(nullptr, [&](Program &program) -> Status {
+    NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(program));
+    NSA_ASSIGN_OR_RETURN(
+        SamplingThreads threads,
+        SamplingThreads::create(generator.batch(), generator.vocab()));
+    created->own = std::make_unique<Slots>(std::move(generator),
+                                           std::move(threads), prefills);
+    return prefills ? Status() : created->own->checkSlots();
+  }));
+  return created;
+}
+
+int64_t Scheduler::slots() const { return own->generator().batch(); }
+
+int64_t Scheduler::context() const { return own->generator().context(); }
+
+Result<uint64_t> Scheduler::add(Request request) {
+  return use<uint64_t>([&] { return own->add(std::move(request)); });
+}
+
+Result<bool> Scheduler::cancel(uint64_t request) {
+  return use<bool>([&] { return own->cancel(request); });
+}
+
+Result<std::vector<GeneratedToken>> Scheduler::step() {
+  return use<std::vector<GeneratedToken>>([&] { return own->step(); });
+}
+
+Result<Scheduler::Count> Scheduler::count() {
+  return use<Count>([&] { return own->count(); });
+}
+
+Result<Selection> Scheduler::selection(uint64_t request) {
+  return use<Selection>([&] { return own->selection(request); });
+}

@@ -1,0 +1,135 @@
+"""nsa.Scheduler: requests that come and go get the bits that they get alone."""
+
+import subprocess
+
+import numpy as np
+import pytest
+
+import nsa
+from programs import BIN, train_on_ids
+from test_generate import CHECKPOINT
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train_on_ids(tmp_path_factory.mktemp("run"), CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def scheduler(run):
+    return nsa.Scheduler(run, slots=4, context=128)
+
+
+def drain(scheduler, got=None):
+    """Steps until nothing is left to do: {request: its tokens}."""
+    got = {} if got is None else got
+    while scheduler.running or scheduler.waiting:
+        for token in scheduler.step():
+            got.setdefault(token.request, []).append(token[1:])
+    return got
+
+
+def alone(scheduler, prompt, options):
+    request = scheduler.add(prompt, **options)
+    return drain(scheduler)[request]
+
+
+def jobs(rng, count):
+    """Prompts of 1 to 60 ids, around the blocks of the model, with options of all kinds."""
+    return [(rng.integers(0, 256, rng.integers(1, 61)).tolist(),
+             {"tokens": int(rng.integers(1, 40)), "temperature": float(rng.choice([0, 0.7, 1.5])), "top_k": int(rng.choice([0, 5])),
+              "top_p": float(rng.choice([1, 0.8])), "seed": int(rng.integers(1 << 40)), "logprobs": 2, "ignore_end": True})
+            for _ in range(count)]
+
+
+def test_requests_that_join_and_leave_have_bits_that_they_have_alone(scheduler, rng):
+    given, got, numbers, cancelled = jobs(rng, 14), {}, [], None
+    for number, (prompt, options) in enumerate(given):
+        numbers.append(scheduler.add(prompt, **options))
+        for token in [token for _ in range(rng.integers(0, 9)) for token in scheduler.step()]:
+            got.setdefault(token.request, []).append(token[1:])
+        if number == 5:
+            cancelled = numbers[5] if scheduler.cancel(numbers[5]) else None
+    assert scheduler.running == 4 or scheduler.waiting == 0
+    drain(scheduler, got)
+    assert not scheduler.cancel(numbers[0])
+    for number, job in zip(numbers, given):
+        own, wanted = got.get(number, []), alone(scheduler, *job)
+        assert own == (wanted[:len(own)] if number == cancelled else wanted)
+        assert len(wanted) == job[1]["tokens"] and wanted[-1][2] == "length" and [token[2] for token in wanted[:-1]] == [None] * (len(wanted) - 1)
+
+
+def test_request_has_tokens_of_generate_and_nsa_generate_with_its_seed(scheduler, run):
+    prompts, options = ["ab", "documents do not end", "x"], {"tokens": 30, "temperature": 0.9, "top_p": 0.9, "seed": 11}
+    numbers = [scheduler.add(prompt, number=number, **options) for number, prompt in enumerate(prompts)]
+    got = drain(scheduler)
+    texts = ["".join(token[1] for token in got[number]) for number in numbers]
+    assert texts == nsa.Model(run).generate(prompts, context=128, **options)
+    said = subprocess.run([BIN / "nsa-generate", run, *[word for prompt in prompts for word in ("--prompt", prompt)], "--tokens", "30",
+                           "--temperature", "0.9", "--top-p", "0.9", "--seed", "11"], check=True, capture_output=True).stdout
+    assert said.decode(errors="replace") == "".join(f"=== {number}\n{text}\n" for number, text in enumerate(texts, 1))
+
+
+def test_logprobs_are_those_of_model_and_name_the_most_likely(scheduler, run):
+    tokens = alone(scheduler, [1, 2, 3], {"tokens": 20, "logprobs": 3, "ignore_end": True})
+    ids = [token[0] for token in tokens]
+    wanted = nsa.Model(run).logprobs([1, 2, 3], ids, context=128)
+    np.testing.assert_allclose([token[3][0][1] for token in tokens], wanted, atol=1e-5)
+    for token, _, _, ((own, value), *top) in tokens:
+        assert own == token and len(top) == 3 and [one[1] for one in top] == sorted((one[1] for one in top), reverse=True) and top[0][1] >= value
+
+
+def test_stop_ids_and_texts_end_a_request_before_them(scheduler):
+    options = {"tokens": 40, "seed": 3, "ignore_end": True}
+    tokens = alone(scheduler, "ab", options)
+    text = "".join(token[1] for token in tokens)
+    end = tokens[9][0]
+    first = [token[0] for token in tokens].index(end)
+    ended = alone(scheduler, "ab", {**options, "stop_ids": [end]})
+    assert [token[0] for token in ended] == [token[0] for token in tokens[:first + 1]] and ended[-1][2] == "stop"
+    stopped = alone(scheduler, "ab", {**options, "stop": [text[20:23], "never said"]})
+    assert "".join(token[1] for token in stopped) == text.split(text[20:23])[0] and stopped[-1][2] == "stop"
+    assert scheduler.running == 0
+
+
+def test_logits_that_are_not_finite_end_their_request_alone(run):
+    model = nsa.Model(run)
+    name = next(name for name in model.parameters if name.startswith("embed"))
+    broken = model.parameters[name]
+    broken[7] = np.nan
+    model.parameters[name] = broken
+    sequences = model._sequences([[1], [7]], 128)
+    numbers = [sequences.add([*prompt, 3], 9, (0, 0, 1), 0, False) for prompt in ([1], [7])]
+    got = {number: [] for number in numbers}
+    while any(sequences.count()):
+        for token in sequences.step():
+            got[token.request].append(token)
+    assert len(got[numbers[0]]) == 9 and [token.finish for token in got[numbers[1]]] == ["not finite"]
+    with pytest.raises(nsa.RunError, match="the logits of prompt 2 are not finite after 0 tokens more"):
+        model.generate([[1, 3], [7, 3]], context=128, tokens=3)
+
+
+@pytest.mark.parametrize("prompt,options,message", [
+    ([], {}, "the prompt is empty: it needs at least one token"),
+    ([256], {}, "ids have the value 256, expected 0 to 255"),
+    ([1] * 100, {"tokens": 29}, "the prompt has 100 tokens and 29 are to follow, more than the context of 128"),
+    ([1], {"temperature": -1}, "temperature is -1, expected 0 or more"),
+    ([1], {"stop": "a"}, "stop is for texts, and a prompt is ids"),
+    ("a", {"stop": ""}, "stop has an empty text, which every text contains"),
+    ([1], {"logprobs": -1}, "logprobs is -1, expected an integer from 0 to 1000"),
+    ([1], {"stop_ids": ["a"]}, "stop_ids\\[0\\] is 'a', expected an integer"),
+])
+def test_add_wrong_arguments_are_errors(scheduler, prompt, options, message):
+    with pytest.raises(nsa.InputError, match=message):
+        scheduler.add(prompt, **options)
+    assert scheduler.waiting == 0
+
+
+def test_artefact_is_used_as_it_is(run, scheduler):
+    artifact = nsa.compile(nsa.model_text((run / "config.yaml").read_text()), context=128, micro_batch=4)
+    own = nsa.Scheduler(run, artifact=artifact.artifact)
+    assert (own.slots, own.context) == (4, 128)
+    options = {"tokens": 9, "seed": 5}
+    assert alone(own, "ab", options) == alone(scheduler, "ab", options)
+    with pytest.raises(nsa.InputError, match="artifact is compiled, and slots cannot be chosen for it"):
+        nsa.Scheduler(run, artifact=artifact.artifact, slots=4)
