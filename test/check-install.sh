@@ -11,7 +11,7 @@ prefix=$root/prefix
 
 cmake --install build --prefix "$prefix" > "$root/install.log"
 
-for tool in nsa-compile nsa-data nsa-dump nsa-eval nsa-export nsa-generate nsa-import nsa-model nsa-opt nsa-run nsa-train; do
+for tool in nsa-compile nsa-data nsa-dump nsa-eval nsa-export nsa-generate nsa-import nsa-model nsa-opt nsa-run nsa-serve nsa-train; do
   "$prefix/bin/$tool" --version | grep -q "$tool 0\." || {
     echo "error: $tool --version" >&2
     exit 1

@@ -87,7 +87,7 @@ for file in "$packages"/nsa/bin/* "$packages"/nsa/*.so "$packages"/nsa/lib/*.so;
   [ "$newest" = GLIBC_2.35 ] || fail "$file needs $newest, expected GLIBC_2.35 at most"
 done
 alone() { quiet env -i "HOME=$root" "$@"; }
-for tool in nsa-data nsa-dump nsa-eval nsa-export nsa-import nsa-run nsa-train; do
+for tool in nsa-data nsa-dump nsa-eval nsa-export nsa-import nsa-run nsa-serve nsa-train; do
   alone "$bin/$tool" --version
 done
 if [ "$kind" = runtime ]; then

@@ -1,5 +1,6 @@
 """Checks of public arguments: a wrong one is one InputError with its name, what it is, and what is expected."""
 
+import argparse
 import functools
 import inspect
 import math
@@ -123,3 +124,12 @@ def takes(**kinds):
             return function(*bound.args, **bound.kwargs)
         return call
     return wrap
+
+
+def whole_number(least):
+    """A type of argparse: a whole number."""
+    def read(text):
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number of at least {least}")
+        return int(text)
+    return read

@@ -9,7 +9,7 @@ from nsa import _libraries
 
 # Those that are written in Python.
 _FUNCTIONS = {"nsa-eval": ("nsa.evaluate.__main__", "main"), "nsa-export": ("nsa.hf.__main__", "main_export"),
-              "nsa-import": ("nsa.hf.__main__", "main_import")}
+              "nsa-import": ("nsa.hf.__main__", "main_import"), "nsa-serve": ("nsa.serve.__main__", "main")}
 
 
 def start(name):

@@ -5,6 +5,7 @@ import json
 import sys
 
 from nsa import Error, InputError, __version__
+from nsa._arguments import whole_number
 from nsa.evaluate import Scorer, _report, choices, copying, loss, needle, recall
 
 _PROBES = {"recall": recall, "copying": copying, "needle": needle}
@@ -16,14 +17,6 @@ _DEFAULTS = {
     "plot": (None, "--probe"), "pairs": (4, "--probe recall"), "vocab": (0, "--probe recall or --probe copying"),
     "micro_batch": (1, "no --artifact"), "target": ("cpu", "no --artifact"), "precision": (None, "no --artifact"),
 }
-
-
-def _number(least):
-    def read(text):
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"'{text}' is no whole number of at least {least}")
-        return int(text)
-    return read
 
 
 def _parser():
@@ -47,24 +40,24 @@ def _parser():
                       "with context, choices and answer, or HellaSwag's names (repeatable)")
     how = parser.add_argument_group("how much")
     how.add_argument("--split", choices=["train", "val"], help="split of --data [val]")
-    how.add_argument("--windows", type=_number(0), metavar="N", help="windows of --data and --text, evenly over all, "
+    how.add_argument("--windows", type=whole_number(0), metavar="N", help="windows of --data and --text, evenly over all, "
                      "those that nsa-train chooses; 0 takes all [0]")
     how.add_argument("--text-key", metavar="NAME", help="column, or name in JSON lines, of the text [text]")
-    how.add_argument("--samples", type=_number(1), metavar="N", help="samples of a probe for each distance [32]")
-    how.add_argument("--seed", type=_number(0), metavar="N", help="what probes draw follows from it [1]")
-    how.add_argument("--max-distance", type=_number(0), metavar="N",
+    how.add_argument("--samples", type=whole_number(1), metavar="N", help="samples of a probe for each distance [32]")
+    how.add_argument("--seed", type=whole_number(0), metavar="N", help="what probes draw follows from it [1]")
+    how.add_argument("--max-distance", type=whole_number(0), metavar="N",
                      help="most tokens that a probe asks over; 0 takes what the model does [0]")
-    how.add_argument("--pairs", type=_number(1), metavar="N", help="keys and values of recall [4]")
-    how.add_argument("--vocab", type=_number(0), metavar="N", help="recall and copying take ids below N, laid out as "
+    how.add_argument("--pairs", type=whole_number(1), metavar="N", help="keys and values of recall [4]")
+    how.add_argument("--vocab", type=whole_number(0), metavar="N", help="recall and copying take ids below N, laid out as "
                      "by nsa-data synth --kind recall --vocab N; 0 takes letters and words of the tokenizer [0]")
     model = parser.add_argument_group("the model")
-    model.add_argument("--seq-len", type=_number(1), metavar="N",
+    model.add_argument("--seq-len", type=whole_number(1), metavar="N",
                        help="most tokens of a sequence [those of the training]")
-    model.add_argument("--micro-batch", type=_number(1), metavar="N", help="sequences that are computed at once [1]")
+    model.add_argument("--micro-batch", type=whole_number(1), metavar="N", help="sequences that are computed at once [1]")
     model.add_argument("--target", help="cpu, or a GPU such as sm_90a [cpu]")
-    model.add_argument("--device", type=_number(0), default=0, metavar="N", help="number of the GPU [0]")
+    model.add_argument("--device", type=whole_number(0), default=0, metavar="N", help="number of the GPU [0]")
     model.add_argument("--precision", choices=["fp32", "bf16", "fp16"], help="compute type [that of the training]")
-    model.add_argument("--threads", type=_number(0), default=0, metavar="N", help="threads of the CPU; 0 takes all [0]")
+    model.add_argument("--threads", type=whole_number(0), default=0, metavar="N", help="threads of the CPU; 0 takes all [0]")
     model.add_argument("--artifact", metavar="FILE",
                        help="a compiled model with these parameters; then no compiler is needed")
     return parser
