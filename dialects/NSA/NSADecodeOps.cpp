@@ -14,6 +14,10 @@ static LogicalResult checkNumbers(Operation *op, StringRef name, Value numbers,
 
 LogicalResult LastBlockOp::verify() { return success(); }
 
+LogicalResult FirstBlockOp::verify() {
+  return checkShape(*this, "at", getAt(), {getDim(getAt(), 0), 2});
+}
+
 LogicalResult CacheAppendOp::verify() {
   ArrayRef<int64_t> cache = getShape(getCache());
   if (failed(checkNotEmpty(*this, "cache", getCache())) ||
@@ -23,13 +27,26 @@ LogicalResult CacheAppendOp::verify() {
   return checkNumbers(*this, "index", getIndex(), getCache());
 }
 
+/// `at` has the place of each row of `value` in a sequence, if there is one.
+static LogicalResult checkAt(Operation *op, Value at, Value value) {
+  return at ? checkShape(op, "at", at, {getDim(value, 0), 2}) : success();
+}
+
 LogicalResult CacheFillOp::verify() {
   ArrayRef<int64_t> cache = getShape(getCache());
+  int64_t batch = getAt() ? getDim(getRows(), 0) : cache[0];
   if (failed(checkNotEmpty(*this, "cache", getCache())) ||
       failed(checkShape(*this, "rows", getRows(),
-                        {cache[0], getDim(getRows(), 1), cache[2], cache[3]})))
+                        {batch, getDim(getRows(), 1), cache[2], cache[3]})) ||
+      failed(checkAt(*this, getAt(), getRows())))
     return failure();
-  return checkNumbers(*this, "last", getLast(), getCache());
+  return checkNumbers(*this, "last", getLast(), getRows());
+}
+
+LogicalResult CacheSliceOp::verify() {
+  if (failed(checkNotEmpty(*this, "cache", getCache())))
+    return failure();
+  return checkAt(*this, getAt(), getAt());
 }
 
 LogicalResult CacheReadOp::verify() {
@@ -41,6 +58,8 @@ LogicalResult CacheReadOp::verify() {
 }
 
 LogicalResult TakeRowOp::verify() {
+  if (failed(checkAt(*this, getAt(), getInput())))
+    return failure();
   return checkNumbers(*this, "index", getIndex(), getInput());
 }
 

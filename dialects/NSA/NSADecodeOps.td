@@ -54,6 +54,31 @@ def NSA_LastBlockOp : NSA_DecodeOp<"last_block"> {
   }];
 }
 
+def NSA_FirstBlockOp : NSA_DecodeOp<"first_block"> {
+  let summary = "the first compressed block that a part of a sequence may complete";
+  let description = [{
+    With `at[b] = (s, p)` and the block and stride of `#nsa.compressed`:
+
+    ```
+    first[b] = (s, floor(max(p - (block - stride), 0) / stride))
+    ```
+
+    Example:
+
+    ```mlir
+    %first = nsa.first_block %at by(#nsa.compressed<block = 8, stride = 4>) : tensor<1x2xi32>
+    ```
+  }];
+  let arguments = (ins NSA_At:$at, NSA_CompressedAttr:$compressed);
+  let results = (outs NSA_At:$first);
+  let resultTypes = [{adaptor.getAt().getType()}];
+  let resultNames = [{"first"}];
+  let declarations = NSA_BlockMethods<>.declarations;
+  let assemblyFormat = [{
+    $at custom<Blocks>($compressed, attr-dict) `:` type($at)
+  }];
+}
+
 def NSA_CacheAppendOp : NSA_DecodeOp<"cache_append", [
     AllElementTypesMatch<["cache", "row"]>]> {
   let summary = "a cache with one more row of each sequence";
@@ -87,15 +112,20 @@ def NSA_CacheFillOp : NSA_DecodeOp<"cache_fill", [
     rows `i` up to `last[b]`; other rows stay. Happens in the memory of the cache,
     of which it is the only reader.
 
+    With `at`, `rows[b, i]` is row `at[b, 1] + i` of the sequence `at[b, 0]`, in which `last`
+    counts; it is none past those of `rows`, nor past the cache.
+
     Example:
 
     ```mlir
     %kept = nsa.cache_fill %cache, %rows, %last
         : (tensor<2x64x2x16xf32>, tensor<2x128x2x16xf32>, tensor<2xi32>) -> tensor<2x64x2x16xf32>
+    %other = nsa.cache_fill %cache, %part, %end, %at
+        : (tensor<2x64x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1xi32>, tensor<1x2xi32>) -> tensor<2x64x2x16xf32>
     ```
   }];
   let arguments = (ins NSA_Activation:$cache, NSA_Activation:$rows,
-                       NSA_RowNumbers:$last);
+                       NSA_RowNumbers:$last, Optional<NSA_At>:$at);
   let results = (outs NSA_Activation:$updated);
   let resultTypes = [{adaptor.getCache().getType()}];
   let resultNames = [{"kept"}];
@@ -127,10 +157,39 @@ def NSA_CacheReadOp : NSA_DecodeOp<"cache_read"> {
   }];
 }
 
+def NSA_CacheSliceOp : NSA_DecodeOp<"cache_slice"> {
+  let summary = "rows of sequences from a place on";
+  let description = [{
+    `y[b, i]` is row `at[b, 1] * stride + i` of the sequence `at[b, 0]`, zeros where the
+    cache has no such row.
+
+    Example:
+
+    ```mlir
+    %y = nsa.cache_slice %cache, %at {count = 20 : i64, stride = 4 : i64}
+        : (tensor<2x64x2x16xf32>, tensor<1x2xi32>) -> tensor<1x20x2x16xf32>
+    ```
+  }];
+  let arguments = (ins NSA_Activation:$cache, NSA_At:$at,
+                       NSA_PositiveI64:$count,
+                       DefaultValuedAttr<NSA_PositiveI64, "1">:$stride);
+  let results = (outs NSA_Activation:$rows);
+  let resultTypes = [{
+    withShape({getDim(adaptor.getAt(), 0), int64_t(adaptor.getCount()),
+               getDim(adaptor.getCache(), 2), getDim(adaptor.getCache(), 3)},
+              getElementType(adaptor.getCache()))
+  }];
+  let resultNames = [{"rows"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def NSA_TakeRowOp : NSA_DecodeOp<"take_row"> {
   let summary = "one row of each sequence";
   let description = [{
-    `y[b, 0, :] = x[b, index[b], :]`, zeros where there is no such row.
+    `y[b, 0, :] = x[b, index[b], :]`, zeros where there is no such row. With `at`, row `i`
+    of `x[b]` is row `at[b, 1] + i` of its sequence, which `index` counts in.
 
     Example:
 
@@ -138,7 +197,8 @@ def NSA_TakeRowOp : NSA_DecodeOp<"take_row"> {
     %y = nsa.take_row %x, %index : (tensor<2x64x32xf32>, tensor<2xi32>) -> tensor<2x1x32xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_RowNumbers:$index);
+  let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_RowNumbers:$index,
+                       Optional<NSA_At>:$at);
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
   let resultTypes = [{withRows(adaptor.getInput(), 1)}];
   let resultNames = [{"row"}];

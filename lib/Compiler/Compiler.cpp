@@ -60,8 +60,8 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
     metadata.cpuFeatures = cpu.features;
   // What entries there are is said where they are others; so are lines.
   static constexpr StringRef unusualOptions[] = {
-      "context", training::sampleContextOption, "forward", "selection",
-      "line-info"};
+      "context", "prefill-chunk", training::sampleContextOption,
+      "forward", "selection",     "line-info"};
   const CompilerOptions usual;
   for (const OptionField &field : optionFields())
     if (!llvm::is_contained(unusualOptions, field.name) ||

@@ -138,6 +138,10 @@ LogicalResult nsa::Driver::checkOptions() {
                      "of those that generate: give one of them";
     return failure();
   }
+  if (options.prefillChunk != 0 && options.context == 0) {
+    messageStream << "--prefill-chunk has no effect without --context";
+    return failure();
+  }
   if (!options.forward &&
       (options.context != 0 || options.sampleContext != 0)) {
     messageStream << "--no-forward has no effect: --"

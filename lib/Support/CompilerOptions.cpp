@@ -102,6 +102,12 @@ const std::vector<OptionField> &nsa::optionFields() {
        "entries prefill and decode, for nsa-generate, instead of those that "
        "train; 0 for none",
        {"precision", "gradient"}},
+      {"prefill-chunk",
+       &Options::prefillChunk,
+       "With --context: tokens of a prompt that one sequence takes in at once, "
+       "by the entry prefill_part in place of prefill; 0 takes in whole "
+       "sequences",
+       {"gradient"}},
       {"sample-context",
        &Options::sampleContext,
        "Tokens of a sample of nsa-train, at most: it grows by the entry "

@@ -294,6 +294,14 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
     rounded up to a multiple of 64; of the input of a compression, those of a
     block. Tables of angles grow to the context.
 
+    With `prefill-chunk`, there are, in place of `@prefill`,
+
+    - `@prefill_part`: so many tokens of one sequence from the position `part_at` on.
+      Rows are written to its caches, which attention and selection then read;
+      compression reads the tokens from the first block on that the part may
+      complete. The caches have a row for each token of the context then.
+    - `@copy_prefix`: the rows of one sequence up to `part_last` as those of another.
+
     With `samples`, the function stays, to be trained; there is only `@decode`, for
     one sequence whatever the model's batch. A table of angles that grew is a
     constant of its own, `NAME.context`.
@@ -303,6 +311,8 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
            "Tokens of a sequence that is generated, at most">,
     Option<"samples", "samples", "bool", "false",
            "Whether the model is kept, and generates samples while it is trained">,
+    Option<"prefillChunk", "prefill-chunk", "int64_t", "0",
+           "Tokens of a prompt that are taken in at once; 0 takes whole sequences">,
   ];
   let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
 }

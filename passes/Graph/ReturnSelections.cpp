@@ -27,7 +27,7 @@ void ReturnSelectionsPass::runOnOperation() {
   bool isFound = false;
   Builder builder(&getContext());
   for (StringRef name : {training::forwardEntry, training::prefillEntry,
-                         training::decodeEntry}) {
+                         training::prefillPartEntry, training::decodeEntry}) {
     auto entry = getOperation().lookupSymbol<func::FuncOp>(name);
     if (!entry || entry.isExternal())
       continue;

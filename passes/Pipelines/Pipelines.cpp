@@ -44,7 +44,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return;
   case Phase::Gradient:
     if (options.context != 0) {
-      manager.addPass(createDeriveDecode({options.context}));
+      manager.addPass(createDeriveDecode(
+          {options.context, /*samples=*/false, options.prefillChunk}));
       manager.addPass(createChooseTokens({options.context}));
     }
     if (options.sampleContext != 0)

@@ -45,6 +45,8 @@ static Status setOption(Options &options, llvm::StringRef text) {
     options.compiler.recompute = value.str();
   else if (key == "context")
     options.compiler.context = std::stoll(value.str());
+  else if (key == "prefill-chunk")
+    options.compiler.prefillChunk = std::stoll(value.str());
   else if (key == "sample-context")
     options.compiler.sampleContext = std::stoll(value.str());
   else if (key == "extents")

@@ -263,14 +263,34 @@ def _(b):
 @sample("nsa.cache_fill")
 def _(b):
     rows, length, heads, width = b.pick([8, 64]), b.pick([5, 128]), b.between(1, 3), b.pick([1, 16])
-    last = positions(b, length)
-    b.op("nsa.cache_fill", cache=b.normal(b.batch, rows, heads, width), rows=b.normal(b.batch, length, heads, width), last=last)
+    last, at = positions(b, rows if b.inside else length), None
+    cache = b.normal(b.batch, rows, heads, width)
+    if b.inside:
+        # One row: nothing says which of two that write the same is the last.
+        first = b.rng.integers(0, rows)
+        at = b.argument(np.array([[b.rng.integers(0, b.batch), first]], np.int32))
+        last = b.argument(np.minimum(last.array[:1], first + length - 1))
+    b.op("nsa.cache_fill", cache=cache, rows=b.normal(len(last.array), length, heads, width), last=last, at=at)
+
+
+@sample("nsa.first_block")
+def _(b):
+    b.op("nsa.first_block", at=b.at(200)[0], compressed=geometry(b).compressed)
+
+
+@sample("nsa.cache_slice")
+def _(b):
+    rows, heads, width = b.pick([8, 64]), b.between(1, 3), b.pick([1, 16])
+    b.batch = b.between(1, 3)
+    b.op("nsa.cache_slice", cache=b.normal(b.batch, rows, heads, width), at=b.at(rows)[0], count=b.between(1, 2 * rows),
+         stride=b.pick([1, 3]))
 
 
 @sample("nsa.take_row", "nsa.rotary_at")
 def _(b):
     index = positions(b, 20)
-    b.op("nsa.take_row", input=b.normal(b.batch, 17, 12), index=index)
+    at = b.argument(b.rng.integers(0, 9, (b.batch, 2)).astype(np.int32)) if b.inside else None
+    b.op("nsa.take_row", input=b.normal(b.batch, 17, 12), index=index, at=at)
     b.op("nsa.rotary_at", input=b.normal(b.batch, 1, 2, 16), table=b.table(40, 16), index=index, stride=b.pick([1, 4]))
 
 

@@ -468,13 +468,27 @@ def advance(c, token, positions, ids, end, context):
     return np.where((positions >= 0) & (token >= 0) & (token != end[0]) & (place < context), place, -1), kept
 
 
+@rule("nsa.first_block")
+def first_block(c, at, compressed):
+    over = np.maximum(at[:, 1] - (compressed.block - compressed.stride), 0)
+    return np.stack([at[:, 0], over // compressed.stride], 1)
+
+
 @rule("nsa.cache_fill")
-def cache_fill(c, cache, rows, last):
+def cache_fill(c, cache, rows, last, at):
     new = cache.copy()
     for b, end in enumerate(last):
-        for i in range(max(end - cache.shape[1] + 1, 0), end + 1):
-            new[b, i % cache.shape[1]] = rows[b, i]
+        s, first = (b, 0) if at is None else at[b]
+        for i in range(rows.shape[1]):
+            if end - cache.shape[1] < first + i <= end:
+                new[s, (first + i) % cache.shape[1]] = rows[b, i]
     return new
+
+
+@rule("nsa.cache_slice")
+def cache_slice(c, cache, at, count, stride):
+    padded = np.pad(cache, [(0, 0), (0, cache.shape[1] * stride + count), (0, 0), (0, 0)])
+    return np.stack([padded[s, p * stride:p * stride + count] for s, p in at])
 
 
 @rule("nsa.cache_read")
@@ -489,7 +503,8 @@ def cache_read(c, cache, last, count):
 
 
 @rule("nsa.take_row")
-def take_row(c, input, index):
+def take_row(c, input, index, at):
+    index = index - (0 if at is None else at[:, 1])
     rows = [x[i:i + 1] if 0 <= i < len(x) else np.zeros_like(x[:1]) for x, i in zip(input, index)]
     return np.stack(rows)
 

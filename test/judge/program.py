@@ -274,7 +274,8 @@ IN_PLACE = {"nsa.cache_append": (0, "cache"), "nsa.cache_fill": (0, "cache"), "n
 STATE = ', nn.role = "state", nn.init = #nn.init<constant, 0.0>'
 #: Results are the operands' elements.
 COPIES = ("nn.split_heads", "nn.merge_heads", "nn.recompute_barrier", "nn.embedding", "nn.split", "nn.concat",
-          "nn.split_rows", "nn.concat_rows", "nn.fill", "nsa.take_row", "nsa.cache_append", "nsa.cache_fill", "nsa.cache_read")
+          "nn.split_rows", "nn.concat_rows", "nn.fill", "nsa.take_row", "nsa.cache_append", "nsa.cache_fill", "nsa.cache_read",
+          "nsa.cache_slice")
 #: Arguments are rounded to nearest.
 CASTS = ("nn.cast", "nn.cast_all")
 KEYWORDS = {"kind": "#nsa<compression {}>", "activation": "#nn<activation {}>"}

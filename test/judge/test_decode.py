@@ -33,10 +33,10 @@ def model_text(name, layers=2, isolated="false", heads=4, groups=2):
 class Pair:
     """A model on whole sequences, and with caches where `execute` runs it, of the same large weights."""
 
-    def __init__(self, name, execute=CPU(threads=1), precision="fp32", **options):
+    def __init__(self, name, execute=CPU(threads=1), precision="fp32", part=0, **options):
         text = model_text(name, **options)
         self.whole = CPU(threads=1).compile(text, seq_len=LENGTH)
-        self.cached = execute.compile(text, context=LENGTH, precision=precision)
+        self.cached = execute.compile(text, context=LENGTH, precision=precision, prefill_chunk=part)
         self.tolerance = TOLERANCE[execute.place]
         rng = np.random.default_rng(1)
         for module in (self.whole, self.cached):
@@ -99,6 +99,30 @@ def test_prefill_of_two_lengths_goes_on_as_decode(execute, many):
         pair.check(pair.prefill(last), last)
         for at in (last + step for step in range(1, steps)):
             pair.check(pair.decode(at, at), at)
+
+
+@pytest.mark.parametrize("name, execute", [("nsa", HOPPER), ("window", AMPERE)])
+def test_parts_of_a_prompt_on_a_gpu_go_on_as_decode(name, execute):
+    """On the CPU, test/python/test_prefill_parts.py compares more."""
+    pair = Pair(name, execute, part=16, layers=1)
+    pair.forward()
+    lengths = [39, 53]
+    for row, length in enumerate(lengths):
+        for first in range(0, length, 16):
+            tokens = np.zeros((1, 16), np.int32)
+            last = min(first + 16, length) - 1
+            tokens[0, :last + 1 - first] = pair.ids[row, first:last + 1]
+            place = {"part_at": np.array([[row, first]], np.int32), "part_last": np.array([last], np.int32)}
+            logits = pair.cached.run("prefill_part", {"part_tokens": tokens, **place})["part_logits"]
+            pair.check(np.repeat(logits, 2, 0), last, rows=[row])
+    for step in range(3):
+        at = np.array(lengths) + step
+        pair.check(pair.decode(at, at), at)
+    # The second sequence becomes the first one's 32 tokens, and goes on with the next one.
+    pair.cached.run("copy_prefix", {"part_from": np.array([[0, 0]], np.int32), "part_at": np.array([[1, 0]], np.int32),
+                                    "part_last": np.array([31], np.int32)})
+    pair.ids[1], pair.expected[1] = pair.ids[0], pair.expected[0]
+    pair.check(pair.decode(32, [-1, 32]), 32, rows=[1])
 
 
 @pytest.mark.parametrize("execute, name, steps", [(CPU(threads=1), "nsa", LENGTH), (HOPPER, "nsa", 12), (AMPERE, "window", 8)])

@@ -25,6 +25,20 @@
 //                                   next.positions [B], which become a token
 //                                   that is chosen and its position
 //
+// With --prefill-chunk P, prompts are taken in by parts, and prefill is not
+// there:
+//
+//   prefill_part(part_tokens, part_at, part_last)
+//                                   P tokens of one sequence from a position
+//                                   on; output `part_logits` of the last one
+//   copy_prefix(part_from, part_at, part_last)
+//                                   the beginning of another sequence
+//
+// part_tokens is i32 [1, P], part_at and part_from i32 [1, 2]: the sequence,
+// from 0, and the position where the part begins; part_last i32 [1] the
+// position of its last token, from which copy_prefix copies no more.
+// part_logits is [1, 1, V].
+//
 // A trainable program that generates samples (nsa-compile --sample-context N)
 // has decode, for B = 1, and prepare in place of forward; one that generates
 // none (--no-forward) has neither, but says its configuration.
@@ -76,6 +90,8 @@ inline constexpr const char evalEntry[] = "eval";
 inline constexpr const char forwardEntry[] = "forward";
 inline constexpr const char prepareEntry[] = "prepare";
 inline constexpr const char prefillEntry[] = "prefill";
+inline constexpr const char prefillPartEntry[] = "prefill_part";
+inline constexpr const char copyPrefixEntry[] = "copy_prefix";
 inline constexpr const char decodeEntry[] = "decode";
 inline constexpr const char nextEntry[] = "next";
 
@@ -89,6 +105,11 @@ inline constexpr const char startInput[] = "start";
 inline constexpr const char hyperInput[] = "hyper";
 inline constexpr const char tokenInput[] = "token";
 inline constexpr const char positionsInput[] = "positions";
+inline constexpr const char partTokensInput[] = "part_tokens";
+inline constexpr const char partAtInput[] = "part_at";
+inline constexpr const char partFromInput[] = "part_from";
+inline constexpr const char partLastInput[] = "part_last";
+inline constexpr const char partLogitsOutput[] = "part_logits";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";
 inline constexpr const char nextLogitsOutput[] = "next_logits";

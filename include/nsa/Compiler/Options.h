@@ -40,6 +40,9 @@ struct CompilerOptions {
   /// Tokens of a sequence that is generated, at most; 0 makes the entries that
   /// train instead of those that generate.
   int64_t context = 0;
+  /// Tokens of a prompt that one sequence takes in at once, by an entry
+  /// `prefill_part` in place of `prefill`; 0 makes the latter.
+  int64_t prefillChunk = 0;
   /// Tokens of a sample that the trainer generates, at most: one sequence goes
   /// on by an entry `decode` beside those that train, in place of `forward`. 0
   /// makes `forward`.

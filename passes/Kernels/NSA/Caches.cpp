@@ -234,14 +234,31 @@ static void buildFill(TileBuilder &b, CacheFillOp::Adaptor in, Value updated) {
   auto rows = static_cast<double>(shape[1]);
   Expr head = b.programId(1), batch = b.programId(2);
   Expr last = b.loadScalar(in.getLast(), {batch});
+  auto begin = QueryPlace::load(b, shape[0], shape[1], in.getAt(), batch);
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
   Value cols = b.range(0, shape[3], 1);
   Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
-    Expr isKept = (x[0] <= last) & (x[0] > last - rows);
-    return select(isKept, x[0] % rows, -1);
+    Expr number = begin.of(x[0]);
+    Expr isKept = (number <= last) & (number > last - rows);
+    return select(isKept, number % rows, -1);
   });
   b.store(b.load(in.getRows(), {batch, row, head, cols}), updated,
-          {batch, place, head, cols});
+          {begin.batch, place, head, cols});
+}
+
+/// Program: (some rows, head, sequence).
+static void buildSlice(TileBuilder &b, CacheSliceOp::Adaptor in, int64_t stride,
+                       Value rows) {
+  ArrayRef<int64_t> shape = getMemoryShape(in.getCache());
+  Expr head = b.programId(1), batch = b.programId(2);
+  auto begin = QueryPlace::load(b, shape[0], shape[1], in.getAt(), batch);
+  Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
+  Value cols = b.range(0, shape[3], 1);
+  Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
+    return *begin.first * static_cast<double>(stride) + x[0];
+  });
+  b.store(b.load(in.getCache(), {begin.batch, place, head, cols}), rows,
+          {batch, row, head, cols});
 }
 
 /// Program: (some rows, head, sequence).
@@ -284,7 +301,9 @@ static LogicalResult convertCacheFill(CacheFillOp op, KernelCache &cache,
   KernelSpec spec =
       makeSpec(getName(op.getCache()) + "_s" + std::to_string(sequence),
                {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
-                getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
+                getDim(op.getCache(), 2), getDim(op.getRows(), 0)});
+  if (op.getAt())
+    spec.shape += "_at";
   spec.inPlace = {{0, 0}};
   return replaceByKernel(cache, rewriter, op, spec,
                          [](auto &b, auto in, ArrayRef<Value> out) {
@@ -305,9 +324,42 @@ static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
                          });
 }
 
+static LogicalResult convertCacheSlice(CacheSliceOp op, KernelCache &cache,
+                                       PatternRewriter &rewriter) {
+  int64_t count = op.getCount(), stride = op.getStride();
+  KernelSpec spec =
+      makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
+               {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
+                getDim(op.getCache(), 2), getDim(op.getAt(), 0)});
+  return replaceByKernel(cache, rewriter, op, spec,
+                         [=](auto &b, auto in, ArrayRef<Value> out) {
+                           buildSlice(b, in, stride, out.front());
+                         });
+}
+
 //===----------------------------------------------------------------------===//
 // Positions
 //===----------------------------------------------------------------------===//
+
+static LogicalResult convertFirstBlock(FirstBlockOp op, KernelCache &cache,
+                                       PatternRewriter &rewriter) {
+  int64_t batch = getDim(op.getAt(), 0);
+  int64_t before = int64_t(op.getBlock()) - int64_t(op.getStride());
+  auto stride = static_cast<double>(op.getStride());
+  auto build = [&](TileBuilder &b, FirstBlockOp::Adaptor in,
+                   ArrayRef<Value> out) {
+    Value numbers = b.range(0, batch, 0);
+    b.store(b.load(in.getAt(), {numbers, 0}), out.front(), {numbers, 0});
+    Value first = b.map(
+        {b.load(in.getAt(), {numbers, 1})}, b.i32(), [&](ArrayRef<Expr> x) {
+          return max(x[0] - static_cast<double>(before), 0) / stride;
+        });
+    b.store(first, out.front(), {numbers, 1});
+  };
+  return replaceByKernel(cache, rewriter, op,
+                         makeSpec("b" + std::to_string(batch), {1, 1, 1}),
+                         build);
+}
 
 static LogicalResult convertLastBlock(LastBlockOp op, KernelCache &cache,
                                       PatternRewriter &rewriter) {
@@ -366,21 +418,22 @@ static LogicalResult convertTakeRow(TakeRowOp op, KernelCache &cache,
                                     PatternRewriter &rewriter) {
   ArrayRef<int64_t> shape = getShape(op.getInput());
   auto build = [&](TileBuilder &b, TakeRowOp::Adaptor in, ArrayRef<Value> out) {
-    Expr batch = b.programId(0);
+    Expr batch = b.programId(0), index = b.loadScalar(in.getIndex(), {batch});
+    if (in.getAt())
+      index = index - b.loadScalar(in.getAt(), {batch, 1});
     Value cols = b.range(0, shape[2], 1);
-    Value row = b.load(in.getInput(),
-                       {batch, b.loadScalar(in.getIndex(), {batch}), cols});
-    b.store(row, out.front(), {batch, 0, cols});
+    b.store(b.load(in.getInput(), {batch, index, cols}), out.front(),
+            {batch, 0, cols});
   };
   KernelSpec spec =
       makeSpec("b" + std::to_string(shape[0]) + "s" + std::to_string(shape[1]) +
-                   "d" + std::to_string(shape[2]),
+                   "d" + std::to_string(shape[2]) + (op.getAt() ? "_at" : ""),
                {shape[0], 1, 1});
   return replaceByKernel(cache, rewriter, op, spec, build);
 }
 
 void nsa::populateCachePatterns(KernelPatterns &patterns) {
   patterns.add(convertAdvance, convertCacheAppend, convertCacheFill,
-               convertCacheRead, convertLastBlock, convertRotaryAt,
-               convertTakeRow);
+               convertCacheRead, convertCacheSlice, convertFirstBlock,
+               convertLastBlock, convertRotaryAt, convertTakeRow);
 }
