@@ -62,21 +62,24 @@ Status Generator::bind() {
       return Error{found[i].message()};
     *views[i] = *found[i];
   }
-  if (prefillEntry) {
+  partEntry = model->findEntry(training::prefillPartEntry);
+  if (const EntryInfo *prompts = partEntry ? partEntry : prefillEntry) {
     NSA_ASSIGN_OR_RETURN(promptTokens,
-                         findTensor(*model, *prefillEntry, prefillEntry->inputs,
-                                    training::tokensInput));
+                         findTensor(*model, *prompts, prompts->inputs,
+                                    partEntry ? training::partTokensInput
+                                              : training::tokensInput));
     promptLength = int64_t(promptTokens.shape.back());
   }
   for (auto [entry, views, prefix] :
-       {std::tuple(prefillEntry, &promptSelection, training::selectionPrefix),
+       {std::tuple(partEntry ? partEntry : prefillEntry, &promptSelection,
+                   training::selectionPrefix),
         std::tuple(decodeEntry, &stepSelection, training::nextSelectionPrefix)})
     for (size_t i = 0; entry && i < entry->outputs.size(); ++i)
       if (const TensorView &view = model->tensors()[entry->outputs[i]];
           view.name.rfind(prefix, 0) == 0)
         views->push_back(view);
   limit = readContext(model->artifact());
-  bool isShaped = (!prefillEntry || (promptTokens.shape.size() == 2 &&
+  bool isShaped = (!promptLength || (promptTokens.shape.size() == 2 &&
                                      promptTokens.type == DataType::I32)) &&
                   nextLogits.shape.size() == 3 && positions.shape.size() == 1 &&
                   token.type == DataType::I32 &&
@@ -94,6 +97,26 @@ Status Generator::bind() {
   finite.assign(size_t(rows), true);
   selected.assign(size_t(rows),
                   std::vector<std::vector<int32_t>>(stepSelection.size()));
+  return {};
+}
+
+Status Generator::bindParts() {
+  if (!partEntry)
+    return {};
+  copyEntry = model->findEntry(training::copyPrefixEntry);
+  std::pair<const char *, TensorView *> views[] = {
+      {training::partAtInput, &part.at},
+      {training::partFromInput, &part.from},
+      {training::partLastInput, &part.last},
+      {training::partLogitsOutput, &part.logits}};
+  for (auto &[name, view] : views) {
+    NSA_ASSIGN_OR_RETURN(*view, model->tensor(name));
+  }
+  if (!copyEntry || promptTokens.shape[0] != 1 || part.at.elements() != 2 ||
+      part.from.elements() != 2 || part.last.elements() != 1 ||
+      part.logits.elements() != uint64_t(tokens))
+    return Error{model->artifact().name() + ": entry " +
+                 quote(training::prefillPartEntry) + " has other tensors"};
   return {};
 }
 
@@ -132,6 +155,7 @@ Status Generator::bindNext() {
 Result<Generator> Generator::create(Program &program) {
   Generator generator(program);
   NSA_RETURN_IF_ERROR(generator.bind());
+  NSA_RETURN_IF_ERROR(generator.bindParts());
   NSA_RETURN_IF_ERROR(generator.bindNext());
   if (const EntryInfo *prepare = program.findEntry(training::prepareEntry))
     NSA_RETURN_IF_ERROR(program.run(*prepare));
@@ -160,19 +184,22 @@ Error Generator::notFinite(int64_t row) const {
                " tokens"};
 }
 
+/// Copies logits that an entry has just left, those of row `source`.
+void Generator::keepLogits(int64_t row, const TensorView &view,
+                           int64_t source) {
+  float *kept = keptLogits.data() + row * tokens;
+  for (int64_t id = 0; id < tokens; ++id)
+    kept[id] = float(elementAt(view.type, view.data, source * tokens + id));
+  lastLogits[size_t(row)] = kept;
+}
+
 /// The logits that an entry has just left for a sequence.
 void Generator::takeLogits(int64_t row) {
-  const float *&own = lastLogits[size_t(row)];
-  if (nextLogits.type == DataType::F32) {
-    own = nextLogits.as<float>() + row * tokens;
-  } else {
-    float *kept = keptLogits.data() + row * tokens;
-    for (int64_t id = 0; id < tokens; ++id)
-      kept[id] =
-          float(elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
-    own = kept;
-  }
-  finite[size_t(row)] = areFinite(own, tokens);
+  if (nextLogits.type == DataType::F32)
+    lastLogits[size_t(row)] = nextLogits.as<float>() + row * tokens;
+  else
+    keepLogits(row, nextLogits, row);
+  finite[size_t(row)] = areFinite(logits(row), tokens);
 }
 
 Status Generator::checkFinite() const {
@@ -182,19 +209,20 @@ Status Generator::checkFinite() const {
   return {};
 }
 
-/// What an entry has just left for the first tokens of a sequence.
+/// What an entry has just left for the last tokens of a sequence.
 void Generator::takeSelection(int64_t row,
                               const std::vector<TensorView> &layers,
-                              int64_t count) {
+                              int64_t source, int64_t count) {
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const TensorView &view = layers[layer];
     auto heads = int64_t(view.shape[1]), all = int64_t(view.shape[2]),
          blocks = int64_t(view.shape[3]);
     std::vector<int32_t> &own = selected[size_t(row)][layer];
+    own.resize(size_t((lengths[size_t(row)] - count) * heads * blocks));
     for (int64_t at = 0; at < count; ++at)
       for (int64_t head = 0; head < heads; ++head) {
         const int32_t *list =
-            view.as<int32_t>() + ((row * heads + head) * all + at) * blocks;
+            view.as<int32_t>() + ((source * heads + head) * all + at) * blocks;
         own.insert(own.end(), list, list + blocks);
         // No block, -1, comes last.
         std::sort(own.end() - blocks, own.end(), [](int32_t a, int32_t b) {
@@ -237,9 +265,9 @@ Status Generator::run(const EntryInfo &entry) {
       continue;
     takeLogits(row);
     if (&entry == prefillEntry)
-      takeSelection(row, promptSelection, last + 1);
+      takeSelection(row, promptSelection, row, last + 1);
     else
-      takeSelection(row, stepSelection, 1);
+      takeSelection(row, stepSelection, row, 1);
   }
   return {};
 }
@@ -259,6 +287,40 @@ Status Generator::fill(const std::vector<std::vector<int32_t>> &prompts) {
   return run(*prefillEntry);
 }
 
+Status Generator::fillPart(int64_t sequence,
+                           const std::vector<int32_t> &prompt) {
+  int64_t &length = lengths[size_t(sequence)];
+  int64_t count = std::min(promptLength, int64_t(prompt.size()) - length);
+  std::fill_n(promptTokens.as<int32_t>(), promptLength, 0);
+  std::copy_n(prompt.begin() + length, count, promptTokens.as<int32_t>());
+  part.at.as<int32_t>()[0] = int32_t(sequence);
+  part.at.as<int32_t>()[1] = int32_t(length);
+  length += count;
+  *part.last.as<int32_t>() = int32_t(length - 1);
+  NSA_RETURN_IF_ERROR(model->run(*partEntry));
+  keepLogits(sequence, part.logits, 0);
+  finite[size_t(sequence)] = areFinite(logits(sequence), tokens);
+  takeSelection(sequence, promptSelection, 0, count);
+  return {};
+}
+
+Status Generator::copyPrefix(int64_t from, int64_t to, int64_t count) {
+  if (from != to) {
+    part.from.as<int32_t>()[0] = int32_t(from);
+    part.at.as<int32_t>()[0] = int32_t(to);
+    part.from.as<int32_t>()[1] = part.at.as<int32_t>()[1] = 0;
+    *part.last.as<int32_t>() = int32_t(count - 1);
+    NSA_RETURN_IF_ERROR(model->run(*copyEntry));
+    selected[size_t(to)] = selected[size_t(from)];
+  }
+  for (size_t layer = 0; layer < stepSelection.size(); ++layer)
+    selected[size_t(to)][layer].resize(
+        size_t(count * int64_t(stepSelection[layer].shape[1] *
+                               stepSelection[layer].shape[3])));
+  lengths[size_t(to)] = count;
+  return {};
+}
+
 Status Generator::check(const std::string &name,
                         const std::vector<int32_t> &prompt) const {
   if (prompt.empty())
@@ -273,17 +335,13 @@ Status Generator::check(const std::string &name,
   return {};
 }
 
-void Generator::clear(int64_t sequence) {
-  lengths[size_t(sequence)] = 0;
-  for (std::vector<int32_t> &own : selected[size_t(sequence)])
-    own.clear();
-}
+void Generator::clear(int64_t sequence) { lengths[size_t(sequence)] = 0; }
 
 bool Generator::isWorthPrefill(int64_t tokens) const {
   // All weights are read once for all tokens of a prefill, and once for each
   // step: as many steps take about as long.
   constexpr int64_t stepsOfPrefill = 16;
-  return prefillEntry && tokens * stepsOfPrefill >= promptLength;
+  return promptLength && tokens * stepsOfPrefill >= promptLength;
 }
 
 Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
@@ -298,7 +356,11 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
   }
   for (int64_t row = 0; row < rows; ++row)
     clear(row);
-  if (isWorthPrefill(int64_t(longest))) {
+  if (takesParts()) {
+    for (size_t row = 0; row < prompts.size(); ++row)
+      while (isWorthPrefill(int64_t(prompts[row].size()) - lengths[row]))
+        NSA_RETURN_IF_ERROR(fillPart(int64_t(row), prompts[row]));
+  } else if (isWorthPrefill(int64_t(longest))) {
     NSA_RETURN_IF_ERROR(fill(prompts));
     NSA_RETURN_IF_ERROR(checkFinite());
   }

@@ -49,6 +49,16 @@ public:
   Status fill(const std::vector<std::vector<int32_t>> &prompts);
   Status step(const std::vector<int32_t> &ids);
   int64_t prefillLength() const { return promptLength; }
+
+  /// Whether prompts are taken in by parts of `prefillLength` tokens, one
+  /// sequence at a time, and not as whole sequences: `fill` is not for it.
+  bool takesParts() const { return partEntry; }
+  /// Takes in the next part of a prompt of which the sequence has the
+  /// beginning.
+  Status fillPart(int64_t sequence, const std::vector<int32_t> &prompt);
+  /// Makes a sequence the first `count` tokens of another, or of its own.
+  Status copyPrefix(int64_t from, int64_t to, int64_t count);
+
   /// Whether as many tokens are prefilled in less time than they are appended.
   bool isWorthPrefill(int64_t tokens) const;
   /// Whether the logits of a sequence are, and an error that says no.
@@ -92,10 +102,12 @@ private:
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
   void takeLogits(int64_t row);
+  void keepLogits(int64_t row, const TensorView &view, int64_t source);
   /// An error for the first sequence that has just grown and is not finite.
   Status checkFinite() const;
   void takeSelection(int64_t row, const std::vector<TensorView> &layers,
-                     int64_t count);
+                     int64_t source, int64_t count);
+  Status bindParts();
   Status placeTokens(const std::vector<int32_t> &ids, const TensorView &token,
                      const TensorView &positions);
   Status takeChosen(int64_t row, int64_t steps, std::vector<int32_t> &chosen);
@@ -104,6 +116,10 @@ private:
   const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr,
                   *nextEntry = nullptr;
   TensorView promptTokens, token, positions, nextLogits;
+  const EntryInfo *partEntry = nullptr, *copyEntry = nullptr;
+  struct {
+    TensorView at, from, last, logits;
+  } part;
   /// What the entry `next` goes on with.
   struct {
     TensorView token, positions, ids, end, bias, uniforms, inverse;

@@ -17,7 +17,8 @@ class Scheduler::Slots {
 public:
   Slots(Generator generator, SamplingThreads threads, bool prefills)
       : sequences(std::move(generator)), threads(std::move(threads)),
-        prefills(prefills), slots(size_t(sequences.batch())) {}
+        prefills(prefills), slots(size_t(sequences.batch())),
+        beginnings(slots.size()) {}
 
   Status checkSlots();
   Result<uint64_t> add(Request request);
@@ -45,6 +46,9 @@ private:
     bool isDone = false;
   };
   Status join(std::vector<bool> &isComplete);
+  bool awaitsPart(size_t row) const;
+  Status share(size_t row);
+  Status fillPart(std::vector<bool> &isComplete);
   Status append(std::vector<bool> &isComplete);
   GeneratedToken draw(int64_t row);
 
@@ -53,6 +57,9 @@ private:
   bool prefills;
   std::deque<Queued> queue;
   std::vector<std::optional<Slot>> slots;
+  /// Of each slot, the tokens whose rows are in its caches and were taken in by
+  /// whole parts, which are the same bits for all prompts that begin so.
+  std::vector<std::vector<int32_t>> beginnings;
   uint64_t numbers = 0;
 };
 
@@ -68,7 +75,7 @@ Status Scheduler::Slots::checkSlots() {
       return Error{"of " + std::to_string(sequences.batch()) +
                    " slots, number " + std::to_string(row + 1) +
                    " computes other bits than the first one, by the matmuls "
-                   "of this BLAS library, which up to 4 do without"};
+                   "of this BLAS library: take fewer, such as 4"};
   return {};
 }
 
@@ -140,7 +147,8 @@ Status Scheduler::Slots::join(std::vector<bool> &isComplete) {
     slot.emplace(Slot{number, std::move(request), std::move(sampler), random});
     sequences.clear(int64_t(row));
     const std::vector<int32_t> &prompt = slot->request.prompt;
-    if (!prefills || !sequences.isWorthPrefill(int64_t(prompt.size())))
+    if (!prefills || sequences.takesParts() ||
+        !sequences.isWorthPrefill(int64_t(prompt.size())))
       continue;
     prompts[row] = prompt;
     hasPrompts = true;
@@ -151,16 +159,70 @@ Status Scheduler::Slots::join(std::vector<bool> &isComplete) {
   return {};
 }
 
+bool Scheduler::Slots::awaitsPart(size_t row) const {
+  return sequences.takesParts() && slots[row] &&
+         sequences.isWorthPrefill(int64_t(slots[row]->request.prompt.size()) -
+                                  sequences.length(int64_t(row)));
+}
+
+/// Makes a sequence the whole parts of its prompt that some sequence has,
+/// itself above all. The last token is left: what follows needs its logits.
+Status Scheduler::Slots::share(size_t row) {
+  const std::vector<int32_t> &prompt = slots[row]->request.prompt;
+  size_t from = row;
+  int64_t most = 0;
+  for (size_t other = 0; other < slots.size(); ++other) {
+    const std::vector<int32_t> &own = beginnings[other];
+    size_t length = std::min(prompt.size() - 1, own.size());
+    int64_t common =
+        std::mismatch(own.begin(), own.begin() + std::ptrdiff_t(length),
+                      prompt.begin())
+            .first -
+        own.begin();
+    common -= common % sequences.prefillLength();
+    if (common > most || (common == most && other == row)) {
+      from = other;
+      most = common;
+    }
+  }
+  if (most <= sequences.length(int64_t(row)))
+    return {};
+  beginnings[row].assign(prompt.begin(), prompt.begin() + most);
+  return sequences.copyPrefix(int64_t(from), int64_t(row), most);
+}
+
+/// Takes in a part of the prompt that waits longest for it: others wait for no
+/// more than one.
+Status Scheduler::Slots::fillPart(std::vector<bool> &isComplete) {
+  std::optional<size_t> first;
+  for (size_t row = 0; row < slots.size(); ++row)
+    if (awaitsPart(row) &&
+        (!first || slots[row]->number < slots[*first]->number))
+      first = row;
+  if (!first)
+    return {};
+  NSA_RETURN_IF_ERROR(share(*first));
+  const std::vector<int32_t> &prompt = slots[*first]->request.prompt;
+  if (awaitsPart(*first))
+    NSA_RETURN_IF_ERROR(sequences.fillPart(int64_t(*first), prompt));
+  int64_t length = sequences.length(int64_t(*first));
+  if (length % sequences.prefillLength() == 0)
+    beginnings[*first].assign(prompt.begin(), prompt.begin() + length);
+  isComplete[*first] = length == int64_t(prompt.size());
+  return {};
+}
+
 /// Appends the next token of a prompt, or the one that was drawn last, to each
-/// sequence but those whose prompts have just been prefilled.
+/// sequence but those whose prompts have just been prefilled, or wait for it.
 Status Scheduler::Slots::append(std::vector<bool> &isComplete) {
   std::vector<int32_t> ids(slots.size(), -1);
   bool hasTokens = false;
   for (size_t row = 0; row < slots.size(); ++row) {
-    if (!slots[row] || isComplete[row])
+    if (!slots[row] || isComplete[row] || awaitsPart(row))
       continue;
     const std::vector<int32_t> &prompt = slots[row]->request.prompt;
     int64_t length = sequences.length(int64_t(row));
+    beginnings[row].resize(std::min(beginnings[row].size(), size_t(length)));
     bool isPrompt = length < int64_t(prompt.size());
     ids[row] = isPrompt ? prompt[size_t(length)] : slots[row]->last;
     isComplete[row] = length + 1 >= int64_t(prompt.size());
@@ -201,6 +263,7 @@ GeneratedToken Scheduler::Slots::draw(int64_t row) {
 Result<std::vector<GeneratedToken>> Scheduler::Slots::step() {
   std::vector<bool> isComplete(slots.size());
   NSA_RETURN_IF_ERROR(join(isComplete));
+  NSA_RETURN_IF_ERROR(fillPart(isComplete));
   NSA_RETURN_IF_ERROR(append(isComplete));
   std::vector<GeneratedToken> drawn(slots.size()), tokens;
   threads.forEach(int64_t(slots.size()), [&](int64_t row) {

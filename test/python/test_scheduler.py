@@ -16,8 +16,14 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def stepping(run):
+    """Takes in a prompt an id a step."""
+    return nsa.Scheduler(run, slots=4, context=128, prefill_chunk=0)
+
+
+@pytest.fixture(scope="module")
 def scheduler(run):
-    return nsa.Scheduler(run, slots=4, context=128)
+    return nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16)
 
 
 def drain(scheduler, got=None):
@@ -42,7 +48,9 @@ def jobs(rng, count):
             for _ in range(count)]
 
 
-def test_requests_that_join_and_leave_have_bits_that_they_have_alone(scheduler, rng):
+@pytest.mark.parametrize("name", ["scheduler", "stepping"])
+def test_requests_that_join_and_leave_have_bits_that_they_have_alone(request, rng, name):
+    scheduler = request.getfixturevalue(name)
     given, got, numbers, cancelled = jobs(rng, 14), {}, [], None
     for number, (prompt, options) in enumerate(given):
         numbers.append(scheduler.add(prompt, **options))
@@ -50,13 +58,30 @@ def test_requests_that_join_and_leave_have_bits_that_they_have_alone(scheduler, 
             got.setdefault(token.request, []).append(token[1:])
         if number == 5:
             cancelled = numbers[5] if scheduler.cancel(numbers[5]) else None
-    assert scheduler.running == 4 or scheduler.waiting == 0
     drain(scheduler, got)
     assert not scheduler.cancel(numbers[0])
     for number, job in zip(numbers, given):
         own, wanted = got.get(number, []), alone(scheduler, *job)
         assert own == (wanted[:len(own)] if number == cancelled else wanted)
-        assert len(wanted) == job[1]["tokens"] and wanted[-1][2] == "length" and [token[2] for token in wanted[:-1]] == [None] * (len(wanted) - 1)
+        assert [token[2] for token in wanted] == [None] * (job[1]["tokens"] - 1) + ["length"]
+
+
+def test_shared_beginning_is_taken_in_once_and_changes_no_bit(run, rng):
+    beginning, tails = rng.integers(0, 256, 75).tolist(), rng.integers(0, 256, (5, 9)).tolist()
+    options = {"tokens": 20, "seed": 2, "logprobs": 1, "ignore_end": True}
+    shared = nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16)
+    numbers = [shared.add(beginning + tail, **options) for tail in tails]
+    got, steps = {}, 0
+    while len(got) < len(numbers):
+        steps += 1
+        for token in shared.step():
+            got.setdefault(token.request, []).append(token[1:])
+    # 4 parts, and for each prompt 2 parts with its tail; the last one waits until a slot is free.
+    assert steps <= 4 + 2 * 4 + 20 + 2
+    drain(shared, got)
+    for number, tail in zip(numbers, tails):
+        single = nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16)
+        assert alone(single, beginning + tail, options) == got[number]
 
 
 def test_request_has_tokens_of_generate_and_nsa_generate_with_its_seed(scheduler, run):
@@ -76,7 +101,8 @@ def test_logprobs_are_those_of_model_and_name_the_most_likely(scheduler, run):
     wanted = nsa.Model(run).logprobs([1, 2, 3], ids, context=128)
     np.testing.assert_allclose([token[3][0][1] for token in tokens], wanted, atol=1e-5)
     for token, _, _, ((own, value), *top) in tokens:
-        assert own == token and len(top) == 3 and [one[1] for one in top] == sorted((one[1] for one in top), reverse=True) and top[0][1] >= value
+        values = [one[1] for one in top]
+        assert own == token and len(top) == 3 and values == sorted(values, reverse=True) and values[0] >= value
 
 
 def test_stop_ids_and_texts_end_a_request_before_them(scheduler):

@@ -137,8 +137,8 @@ CALLS = {
     "model.logits": (lambda made: made["model"].logits, lambda made: dict(ids=[1, 2, 3])),
     "model.generate": (lambda made: made["model"].generate, lambda made: dict(
         prompts=[1, 2], tokens=2, temperature=1.0, top_k=2, top_p=0.9, seed=0, stop=[], context=64)),
-    "Scheduler": (lambda made: nsa.Scheduler, lambda made: dict(checkpoint=made["run"], slots=1, context=64, artifact=None, target="cpu",
-                                                                precision="fp32", threads=1)),
+    "Scheduler": (lambda made: nsa.Scheduler, lambda made: dict(checkpoint=made["run"], slots=1, context=64, prefill_chunk=16,
+                                                                artifact=None, target="cpu", precision="fp32", threads=1)),
     "scheduler.add": (lambda made: made["scheduler"].add, lambda made: dict(
         prompt=[1, 2], tokens=2, temperature=1.0, top_k=2, top_p=0.9, seed=0, stop=[], stop_ids=[3], ignore_end=True, logprobs=1,
         number=0, as_text=False)),

@@ -1,7 +1,9 @@
 """Many prompts at once."""
 
 import codecs
+import functools
 import re
+import threading
 import typing
 
 from nsa._arguments import optional, path, real, several, takes, text, texts, truth, whole
@@ -65,24 +67,33 @@ class Sequences:
         self._text, self._vocab = owner._text, owner.vocab
         self._program = module.program.schedule(prefills)
         self._texts = {}
+        # A text begins with its request, whatever thread steps.
+        self._lock = threading.RLock()
         self.slots, self.context = self._program.slots, self._program.context
         self.count, self.selection = self._program.count, self._program.selection
 
     def add(self, ids, tokens, sampling, seed, is_text, stop=(), ends=(), stream=0, given=(), logprobs=-1):
-        excluded = set(self._text.silent(self._vocab)).difference(ends) if is_text else ()
+        excluded = sorted(self._silent.difference(ends)) if is_text else ()
         temperature, top_k, top_p = sampling
-        request = self._program.add(ids, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stream=stream,
-                                    ends=ends, excluded=sorted(excluded), given=given, logprobs=logprobs)
-        if is_text:
-            self._texts[request] = _Text(self._text.bytes, stop)
-        return request
+        with self._lock:
+            request = self._program.add(ids, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                                        stream=stream, ends=ends, excluded=excluded, given=given, logprobs=logprobs)
+            if is_text:
+                self._texts[request] = _Text(self._text.bytes, stop)
+            return request
+
+    @functools.cached_property
+    def _silent(self):
+        return frozenset(self._text.silent(self._vocab))
 
     def cancel(self, request):
-        self._texts.pop(request, None)
-        return self._program.cancel(request)
+        with self._lock:
+            self._texts.pop(request, None)
+            return self._program.cancel(request)
 
     def step(self):
-        return [self._take(*token) for token in self._program.step()]
+        with self._lock:
+            return [self._take(*token) for token in self._program.step()]
 
     def _take(self, request, token, finish, logprobs):
         text = ""
@@ -116,17 +127,21 @@ class Scheduler:
 
     What a prompt gets depends on it, its options and `seed` alone: others change no bit of it.
     `slots` (8) prompts are continued at once, each with what follows in a context of `context` ids
-    (4 times those of a sequence of the training). The program is compiled from the checkpoint's
-    configuration, with the keywords of nsa.Model; or give `artifact`, which nsa-compile makes with
-    --context and as many sequences as there are slots. Threads may share a scheduler.
+    (4 times those of a sequence of the training). Prompts are taken in by parts of `prefill_chunk` (128) ids,
+    one in each step of the others, and parts that a prompt shares with one before are copied; 0 takes in an id a step,
+    with less memory for windows and compressed keys. The program is compiled from the checkpoint's configuration, with the
+    keywords of nsa.Model; or give `artifact`, which nsa-compile makes with --context and as many sequences as there are
+    slots. Threads may share a scheduler.
 
     Errors: InputError for wrong arguments, and where a program has other bits for other slots;
     RunError if the machine cannot run it.
     """
 
-    @takes(checkpoint=path, slots=optional(whole(1, 4096)), context=optional(whole(1)), target=optional(text), precision=optional(text))
-    def __init__(self, checkpoint, *, slots=None, context=None, artifact=None, target=None, precision=None, **options):
-        compiled = {"slots": slots, "context": context, "target": target, "precision": precision}
+    @takes(checkpoint=path, slots=optional(whole(1, 4096)), context=optional(whole(1)), prefill_chunk=optional(whole()),
+           target=optional(text), precision=optional(text))
+    def __init__(self, checkpoint, *, slots=None, context=None, prefill_chunk=None, artifact=None, target=None, precision=None,
+                 **options):
+        compiled = {"slots": slots, "context": context, "prefill_chunk": prefill_chunk, "target": target, "precision": precision}
         given = [name for name, value in compiled.items() if value is not None]
         if artifact is not None and given:
             raise InputError(f"artifact is compiled, and {', '.join(given)} cannot be chosen for it: leave out one or the other")
@@ -134,8 +149,10 @@ class Scheduler:
         if artifact is not None:
             module = load(artifact, **options)
         else:
-            length = int(re.search(r"^  seq_len: *(\d+)", model.config, re.M)[1])
-            module = model._compile(target=target or "cpu", micro_batch=slots or 8, context=context or 4 * length,
+            context = context or 4 * int(re.search(r"^  seq_len: *(\d+)", model.config, re.M)[1])
+            if prefill_chunk is None:
+                prefill_chunk = min(128, 1 << context.bit_length() - 1)
+            module = model._compile(target=target or "cpu", micro_batch=slots or 8, context=context, prefill_chunk=prefill_chunk,
                                     precision=precision or model._weights.precision, **options)
         self._sequences = Sequences(model, model._load_caches(module))
         #: Prompts that are continued at once, and the most ids of each with what follows.

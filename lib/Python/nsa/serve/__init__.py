@@ -2,7 +2,7 @@
 
     nsa-serve runs/small --slots 8                       (or python -m nsa.serve)
 
-Needs aiohttp, and for chats jinja2 and tokenizers: pip install nsa-runtime[serve].
+Needs aiohttp, and for chats jinja2 and tokenizers: pip install nsa[serve].
 """
 
 import asyncio
@@ -46,7 +46,8 @@ class Server:
         self._web = require("aiohttp.web", "nsa-serve")
         model = scheduler._model
         model._check_texts()
-        self._context, self._words, self._encode, self._check = scheduler.context, model._text.bytes, model._text.encode, model._check_prompt
+        self._context, self._check = scheduler.context, model._check_prompt
+        self._words, self._encode = model._text.bytes, model._text.encode
         self.name = name or os.path.basename(os.path.dirname(os.path.dirname(model.checkpoint)))
         self._chat = self._why = None
         try:
