@@ -20,6 +20,22 @@ static SmallVector<Type> withElement(ValueRange values, Type element) {
       values, [&](Value value) -> Type { return withElement(value, element); });
 }
 
+/// The chunks of `ranks` ranks together, two of each sequence.
+static RankedTensorType getGatheredType(Value chunks, int64_t ranks) {
+  SmallVector<int64_t> shape(getShape(chunks));
+  shape[0] /= 2;
+  shape[1] *= 2 * ranks;
+  return RankedTensorType::get(shape, getElementType(chunks));
+}
+
+/// The opposite.
+static RankedTensorType getScatteredType(Value whole, int64_t ranks) {
+  SmallVector<int64_t> shape(getShape(whole));
+  shape[0] *= 2;
+  shape[1] /= 2 * ranks;
+  return RankedTensorType::get(shape, getElementType(whole));
+}
+
 /// All dimensions but the last.
 static ArrayRef<int64_t> leadingShape(Value value) {
   return getShape(value).drop_back();

@@ -780,5 +780,6 @@ def NN_ArgmaxOp : NN_GraphOp<"argmax"> {
 
 include "dialects/NN/NNOptimizerOps.td"
 include "dialects/NN/NNFusedOps.td"
+include "dialects/NN/NNSequenceOps.td"
 
 #endif // NSA_DIALECTS_NN_NNOPS_TD

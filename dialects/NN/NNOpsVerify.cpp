@@ -214,6 +214,16 @@ LogicalResult AllGatherOp::verify() {
   return verifyPart(*this, getPart(), getWhole());
 }
 
+LogicalResult GatherSequenceOp::verify() {
+  return checkMultiple(*this, "chunks", getDim(getInput(), 0),
+                       "chunks of a sequence on each rank", 2);
+}
+
+LogicalResult ReduceScatterSequenceOp::verify() {
+  return checkMultiple(*this, "tokens", getDim(getInput(), 1),
+                       "chunks of a sequence", 2 * int64_t(getRanks()));
+}
+
 //===----------------------------------------------------------------------===//
 // Flat groups
 //===----------------------------------------------------------------------===//

@@ -88,7 +88,9 @@ def RT_TensorRoleAttr : EnumAttr<RT_Dialect, RT_TensorRole, "role">;
 def RT_Collective : RT_Enum<"Collective", "what ranks do together", [
   I32EnumAttrCase<"AllReduce", 0, "all_reduce">,
   I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
-  I32EnumAttrCase<"AllGather", 2, "all_gather">
+  I32EnumAttrCase<"AllGather", 2, "all_gather">,
+  I32EnumAttrCase<"GatherSequence", 3, "gather_sequence">,
+  I32EnumAttrCase<"ReduceScatterSequence", 4, "reduce_scatter_sequence">
 ]>;
 def RT_CollectiveAttr : EnumAttr<RT_Dialect, RT_Collective, "collective">;
 
@@ -191,8 +193,8 @@ def RT_F32Memory : ConfinedType<RT_Memory,
     "statically shaped, dense memref of f32", "::mlir::MemRefType">;
 
 def RT_ReducedMemory : ConfinedType<RT_Memory,
-    [CPred<"::llvm::isa<::mlir::Float32Type, ::mlir::BFloat16Type>("
+    [CPred<"::llvm::isa<::mlir::Float32Type, ::mlir::BFloat16Type, ::mlir::Float16Type>("
            "::llvm::cast<::mlir::MemRefType>($_self).getElementType())">],
-    "statically shaped, dense memref of f32 or bf16", "::mlir::MemRefType">;
+    "statically shaped, dense memref of f32, bf16 or f16", "::mlir::MemRefType">;
 
 #endif // NSA_DIALECTS_RT_RTDIALECT_TD

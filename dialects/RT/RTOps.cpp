@@ -472,15 +472,39 @@ LogicalResult WriteShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
 
+/// Two chunks of each sequence, of as many elements in each.
+static LogicalResult verifyChunks(Operation *op, Value memory, Value chunks) {
+  if (failed(verifyPart(op, memory, chunks)))
+    return failure();
+  auto type = cast<MemRefType>(memory.getType());
+  auto own = cast<MemRefType>(chunks.getType());
+  int64_t rows = own.getRank() ? own.getDimSize(0) : 0;
+  if (type.getRank() == 0 || rows != 2 * type.getDimSize(0))
+    return op->emitOpError("has ")
+           << rows << " chunks, expected two of each sequence of " << type;
+  return success();
+}
+
+LogicalResult SliceSequenceOp::verify() {
+  return verifyChunks(*this, getMemory(), getChunks());
+}
+
+LogicalResult WriteSequenceOp::verify() {
+  return verifyChunks(*this, getMemory(), getChunks());
+}
+
 LogicalResult CollectiveStartOp::verify() {
-  int64_t elements = cast<MemRefType>(getMemory().getType()).getNumElements();
+  auto type = cast<MemRefType>(getMemory().getType());
   if (getKind() == Collective::AllReduce)
     return success();
   if (!getRanks())
     return emitOpError("needs the number of ranks");
-  if (elements % *getRanks() != 0)
-    return emitOpError("has ") << elements << " elements, which " << *getRanks()
-                               << " does not divide";
+  int64_t parts = *getRanks();
+  if (isOfSequences())
+    parts *= 2 * (type.getRank() ? type.getDimSize(0) : 1);
+  if (type.getNumElements() % parts != 0)
+    return emitOpError("has ") << type.getNumElements() << " elements, which "
+                               << parts << " does not divide";
   return success();
 }
 

@@ -437,6 +437,55 @@ def RT_WriteShardOp : RT_Command<"write_shard"> {
   let hasVerifier = 1;
 }
 
+def RT_SliceSequenceOp : RT_Command<"slice_sequence"> {
+  let summary = "copy out this rank's chunks of sequences";
+  let description = [{
+    The sequences of `memory` `[B, ...]` are cut into `2 * ranks` chunks of equal
+    length. `chunks` `[2 * B, ...]` gets chunks `r` and `2 * ranks - 1 - r` of each,
+    where `r` is the number of this rank modulo `ranks`.
+
+    Example:
+
+    ```mlir
+    %whole = rt.buffer : memref<1x64x2x16xf32>
+    %own = rt.buffer : memref<2x16x2x16xf32>
+    rt.fill 0.0, %whole : memref<1x64x2x16xf32>
+    rt.slice_sequence %whole, %own : memref<1x64x2x16xf32>, memref<2x16x2x16xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$memory,
+                       Arg<RT_Memory, "", [MemWrite]>:$chunks);
+  let assemblyFormat = [{
+    $memory `,` $chunks attr-dict `:` type($memory) `,` type($chunks)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_WriteSequenceOp : RT_Command<"write_sequence"> {
+  let summary = "copy this rank's chunks into sequences";
+  let description = [{
+    The inverse of `rt.slice_sequence`: what the other ranks have of `memory` is
+    undefined until `rt.collective_start gather_sequence` has ended.
+
+    Example:
+
+    ```mlir
+    %own = rt.buffer : memref<2x16x2x16xf32>
+    %whole = rt.buffer : memref<1x64x2x16xf32>
+    rt.fill 0.0, %own : memref<2x16x2x16xf32>
+    rt.write_sequence %own, %whole : memref<2x16x2x16xf32>, memref<1x64x2x16xf32>
+    rt.collective_start gather_sequence %whole {ranks = 2 : i64} : memref<1x64x2x16xf32>
+    rt.collective_done %whole : memref<1x64x2x16xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$chunks,
+                       Arg<RT_Memory, "", [MemWrite]>:$memory);
+  let assemblyFormat = [{
+    $chunks `,` $memory attr-dict `:` type($chunks) `,` type($memory)
+  }];
+  let hasVerifier = 1;
+}
+
 def RT_CollectiveStartOp : RT_Command<"collective_start"> {
   let summary = "start an asynchronous collective";
   let description = [{
@@ -446,9 +495,14 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
       ranks;
     - `reduce_scatter`: the same for the part of this rank, see `rt.slice_shard`;
       the other parts are undefined afterwards;
-    - `all_gather`: the part of each rank `q` becomes that part of `x_q`.
+    - `all_gather`: the part of each rank `q` becomes that part of `x_q`;
+    - `gather_sequence`: among `ranks` ranks of neighbouring numbers that share
+      sequences, the chunks of each rank, see `rt.slice_sequence`, become those of
+      `x_q`;
+    - `reduce_scatter_sequence`: among these, the chunks of this rank become their
+      sums over the `x_q`; the others are undefined afterwards.
 
-    The last two are for programs of `ranks` ranks.
+    `reduce_scatter` and `all_gather` are for programs of `ranks` ranks.
 
     This runs beside the commands that follow, none of which may touch the
     memory, until the `rt.collective_done` of the same value. All ranks run their
@@ -472,6 +526,13 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
     build($_builder, $_state, Collective::AllReduce, memory, /*ranks=*/{});
   }]>];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether it is one of ranks that share sequences.
+    bool isOfSequences() {
+      return getKind() == Collective::GatherSequence ||
+             getKind() == Collective::ReduceScatterSequence;
+    }
+  }];
 }
 
 def RT_CollectiveDoneOp : RT_Command<"collective_done"> {

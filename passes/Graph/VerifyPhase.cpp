@@ -85,7 +85,8 @@ static AllowedOps getAllowedOps(Phase phase) {
              "nn.matmul", "nn.batch_matmul", "nn.split_heads", "nn.merge_heads",
              "nn.recompute_barrier", "nn.fill", "nn.split", "nn.concat",
              "nn.flatten", "nn.unflatten", "nn.all_reduce", "nn.slice_shard",
-             "nn.all_gather"},
+             "nn.all_gather", "nn.gather_sequence",
+             "nn.reduce_scatter_sequence"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

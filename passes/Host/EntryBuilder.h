@@ -93,6 +93,8 @@ private:
   void emitAllReduce(nn::AllReduceOp mean);
   void emitSliceShard(nn::SliceShardOp take);
   void emitAllGather(nn::AllGatherOp gather);
+  void emitGather(nn::GatherSequenceOp gather);
+  void emitReduceScatter(nn::ReduceScatterSequenceOp scatter);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();

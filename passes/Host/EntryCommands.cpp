@@ -141,6 +141,39 @@ void EntryBuilder::emitAllGather(nn::AllGatherOp gather) {
   counts.commands += 3;
 }
 
+void EntryBuilder::emitGather(nn::GatherSequenceOp gather) {
+  Location loc = gather.getLoc();
+  Value own = getDenseMemory(gather.getInput()), memory = getMemory(gather);
+  rt::WriteSequenceOp::create(builder, loc, own, memory);
+  rt::CollectiveStartOp::create(builder, loc, rt::Collective::GatherSequence,
+                                memory, gather.getRanksAttr());
+  rt::CollectiveDoneOp::create(builder, loc, memory);
+  counts.commands += 3;
+}
+
+/// The sum takes the place of the operand, or of a copy where that is read
+/// later or is a named tensor.
+void EntryBuilder::emitReduceScatter(nn::ReduceScatterSequenceOp scatter) {
+  Location loc = scatter.getLoc();
+  Value input = scatter.getInput(), memory = getDenseMemory(input);
+  Value buffer = rt::getMemoryRoot(memory), root = getRoot(input);
+  bool isLast = buffer.getDefiningOp<rt::BufferOp>() && !isPart(input) &&
+                lastReaders.lookup(root) == numbers[scatter] &&
+                occupants.lookup(buffer) == root;
+  if (!isLast) {
+    Value copy = rt::BufferOp::create(builder, loc, memory.getType(),
+                                      rt::SliceAttr(), rt::LiveRangeAttr());
+    emitCopy(memory, copy, loc);
+    memory = copy;
+  }
+  rt::CollectiveStartOp::create(builder, loc,
+                                rt::Collective::ReduceScatterSequence, memory,
+                                scatter.getRanksAttr());
+  rt::CollectiveDoneOp::create(builder, loc, memory);
+  rt::SliceSequenceOp::create(builder, loc, memory, getMemory(scatter));
+  counts.commands += 3;
+}
+
 void EntryBuilder::emitFill(double value, Value memory, Location loc) {
   if (isEmpty(memory))
     return;
@@ -214,7 +247,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
   if (auto unflatten = dyn_cast<nn::UnflattenOp>(op))
     return emitUnflatten(unflatten);
   if (!isa<tile::LaunchOp, nn::MatmulOp, nn::BatchMatmulOp, nn::FillOp,
-           nn::AllReduceOp, nn::SliceShardOp, nn::AllGatherOp>(op))
+           nn::AllReduceOp, nn::SliceShardOp, nn::AllGatherOp,
+           nn::GatherSequenceOp, nn::ReduceScatterSequenceOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -237,6 +271,10 @@ LogicalResult EntryBuilder::emit(Operation &op) {
       .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
       .Case([&](nn::SliceShardOp take) { emitSliceShard(take); })
       .Case([&](nn::AllGatherOp gather) { emitAllGather(gather); })
+      .Case([&](nn::GatherSequenceOp gather) { emitGather(gather); })
+      .Case([&](nn::ReduceScatterSequenceOp scatter) {
+        emitReduceScatter(scatter);
+      })
       .Case([&](nn::FillOp fill) {
         emitFill(fill.getValue().convertToDouble(), getMemory(fill),
                  fill.getLoc());

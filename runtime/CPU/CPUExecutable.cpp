@@ -246,10 +246,8 @@ Action CPUExecutable::resolve(const artifact::Fill &fill) const {
 }
 
 Action CPUExecutable::resolve(const artifact::Copy &copy) const {
-  CopyBytes bytes = bytesOf(copy, rank());
-  return CopyCommand{address(*copy.source()) + bytes.sourceOffset,
-                     address(*copy.out()) + bytes.outOffset,
-                     int64_t(bytes.count)};
+  return CopyCommand{address(*copy.source()), address(*copy.out()),
+                     rangesOf(source.root(), copy, rank())};
 }
 
 Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
@@ -264,7 +262,7 @@ Action CPUExecutable::resolve(const artifact::CollectiveStart &start) const {
   return StartCollectiveCommand{
       start.kind(), address(*start.memory()),
       int64_t(start.memory()->size() / elementBytes(start.type())),
-      start.type()};
+      start.type(), int64_t(start.sequences())};
 }
 
 Action CPUExecutable::resolve(const artifact::Command &command) const {
@@ -365,9 +363,9 @@ Status CPUExecutable::communicate(const Action &action) {
   if (!communicator || communicator->size() == 1)
     return {};
   if (const auto *start = std::get_if<StartCollectiveCommand>(&action))
-    running.emplace_back(start->data,
-                         communicator->start(start->kind, start->data,
-                                             start->count, start->type));
+    running.emplace_back(
+        start->data, communicator->start(start->kind, start->data, start->count,
+                                         start->type, start->sequences));
   const auto *finish = std::get_if<FinishCollectiveCommand>(&action);
   if (!finish)
     return {};

@@ -42,10 +42,13 @@ struct Runner {
   }
 
   void operator()(const CopyCommand &command) const {
-    forPieces(pool, command.bytes, 1 << 18, [&](int64_t begin, int64_t end) {
-      std::memcpy(command.out + begin, command.source + begin,
-                  size_t(end - begin));
-    });
+    for (const CopyBytes &range : command.ranges)
+      forPieces(pool, int64_t(range.count), 1 << 18,
+                [&](int64_t begin, int64_t end) {
+                  std::memcpy(command.out + range.outOffset + begin,
+                              command.source + range.sourceOffset + begin,
+                              size_t(end - begin));
+                });
   }
 
   void operator()(const InitializeCommand &command) const {

@@ -7,6 +7,7 @@
 #include "runtime/CPU/Gemm.h"
 #include "runtime/CPU/KernelLibrary.h"
 #include "runtime/CPU/SelectionCheck.h"
+#include "runtime/Core/Parts.h"
 
 #include <variant>
 #include <vector>
@@ -29,7 +30,7 @@ struct FillCommand {
 struct CopyCommand {
   const char *source;
   char *out;
-  int64_t bytes;
+  std::vector<CopyBytes> ranges;
 };
 
 struct InitializeCommand {
@@ -45,6 +46,7 @@ struct StartCollectiveCommand {
   void *data;
   int64_t count;
   DataType type;
+  int64_t sequences;
 };
 
 struct FinishCollectiveCommand {

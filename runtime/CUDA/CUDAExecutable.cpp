@@ -185,7 +185,7 @@ Status CUDAExecutable::connectRanks() {
   if (!reductions)
     return {};
   uint64_t before = gpu->usedBytes();
-  Status status = reductions->connect();
+  Status status = reductions->connect(int(source->sequence_ranks()));
   connectedBytes = std::max(gpu->usedBytes(), before) - before;
   return status;
 }

@@ -158,7 +158,11 @@ Status nsa::cuda::issueCommand(const Driver &driver, const Command &command,
   if (std::holds_alternative<PassOver>(command))
     return {};
   const auto &copy = std::get<CopyMemory>(command);
-  return driver.check(
-      driver.MemcpyDtoDAsync(copy.out, copy.source, copy.bytes, stream),
-      "cuMemcpyDtoDAsync");
+  for (const CopyBytes &range : copy.ranges)
+    NSA_RETURN_IF_ERROR(
+        driver.check(driver.MemcpyDtoDAsync(copy.out + range.outOffset,
+                                            copy.source + range.sourceOffset,
+                                            range.count, stream),
+                     "cuMemcpyDtoDAsync"));
+  return {};
 }

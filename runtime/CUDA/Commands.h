@@ -5,6 +5,7 @@
 
 #include "nsa/Artifact/DataType.h"
 #include "runtime/CUDA/BlasLt.h"
+#include "runtime/Core/Parts.h"
 
 #include <array>
 #include <variant>
@@ -46,7 +47,7 @@ struct FillMemory {
 
 struct CopyMemory {
   DevicePtr source, out;
-  uint64_t bytes;
+  std::vector<CopyBytes> ranges;
 };
 
 struct InitializeTensor {

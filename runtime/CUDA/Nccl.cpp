@@ -10,19 +10,29 @@ using namespace nsa::cuda;
 
 namespace {
 // Of nccl.h.
-constexpr int kFloat32 = 7, kBFloat16 = 9, kAverage = 4;
+constexpr int kFloat16 = 6, kFloat32 = 7, kBFloat16 = 9, kSum = 0, kAverage = 4;
 
 /// ncclUniqueId.
 struct UniqueId {
   char bytes[128];
 };
+
+int typeOf(DataType type) {
+  return type == DataType::F32    ? kFloat32
+         : type == DataType::BF16 ? kBFloat16
+                                  : kFloat16;
+}
 } // namespace
 
 struct Nccl::Functions {
   int (*GetVersion)(int *version);
   int (*GetUniqueId)(UniqueId *id);
   int (*CommInitRank)(void **communicator, int ranks, UniqueId id, int rank);
+  int (*CommSplit)(void *communicator, int color, int key, void **made,
+                   void *config);
   int (*CommDestroy)(void *communicator);
+  int (*GroupStart)();
+  int (*GroupEnd)();
   int (*CommGetAsyncError)(void *communicator, int *result);
   const char *(*GetErrorString)(int result);
   const char *(*GetLastError)(void *communicator);
@@ -38,8 +48,9 @@ struct Nccl::Functions {
 Nccl::Nccl() : functions(std::make_unique<Functions>()) {}
 
 Nccl::~Nccl() {
-  if (communicator)
-    functions->CommDestroy(communicator);
+  for (void *made : {sharers[0], sharers[1], communicator})
+    if (made)
+      functions->CommDestroy(made);
 }
 
 Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
@@ -53,7 +64,10 @@ Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
   opened.find(f.GetVersion, "ncclGetVersion");
   opened.find(f.GetUniqueId, "ncclGetUniqueId");
   opened.find(f.CommInitRank, "ncclCommInitRank");
+  opened.find(f.CommSplit, "ncclCommSplit");
   opened.find(f.CommDestroy, "ncclCommDestroy");
+  opened.find(f.GroupStart, "ncclGroupStart");
+  opened.find(f.GroupEnd, "ncclGroupEnd");
   opened.find(f.CommGetAsyncError, "ncclCommGetAsyncError");
   opened.find(f.GetErrorString, "ncclGetErrorString");
   opened.find(f.GetLastError, "ncclGetLastError");
@@ -86,7 +100,8 @@ Result<std::string> Nccl::makeId() {
   return std::string(id.bytes, sizeof id.bytes);
 }
 
-Status Nccl::connect(const std::string &id, int rank, int size) {
+Status Nccl::connect(const std::string &id, int rank, int size,
+                     int sequenceRanks) {
   UniqueId name;
   if (id.size() != sizeof name.bytes)
     return Error{"an id of NCCL has " + std::to_string(sizeof name.bytes) +
@@ -94,35 +109,78 @@ Status Nccl::connect(const std::string &id, int rank, int size) {
   std::memcpy(name.bytes, id.data(), sizeof name.bytes);
   this->rank = rank;
   this->size = size;
-  return check(functions->CommInitRank(&communicator, size, name, rank),
-               "ncclCommInitRank");
+  this->sequenceRanks = sequenceRanks;
+  NSA_RETURN_IF_ERROR(
+      check(functions->CommInitRank(&communicator, size, name, rank),
+            "ncclCommInitRank"));
+  if (sequenceRanks == 1)
+    return {};
+  int own = rank % sequenceRanks;
+  for (int half : {0, 1})
+    NSA_RETURN_IF_ERROR(
+        check(functions->CommSplit(communicator, rank / sequenceRanks,
+                                   half ? sequenceRanks - 1 - own : own,
+                                   &sharers[half], /*config=*/nullptr),
+              "ncclCommSplit"));
+  return {};
 }
 
-Status Nccl::run(CollectiveKind kind, DevicePtr data, uint64_t count,
-                 DataType type, Stream stream) {
-  int element = type == DataType::F32 ? kFloat32 : kBFloat16;
-  uint64_t own = count / uint64_t(size);
-  DevicePtr part = data + uint64_t(rank) * own * elementBytes(type);
-  switch (kind) {
+Status Nccl::run(const Collective &collective, Stream stream) {
+  DevicePtr data = collective.data;
+  int type = typeOf(collective.type);
+  uint64_t own = collective.count / uint64_t(size);
+  DevicePtr part = data + uint64_t(rank) * own * elementBytes(collective.type);
+  switch (collective.kind) {
   case CollectiveKind::AllReduce:
-    return check(functions->AllReduce(data, data, count, element, kAverage,
-                                      communicator, stream),
+    return check(functions->AllReduce(data, data, collective.count, type,
+                                      kAverage, communicator, stream),
                  "ncclAllReduce");
   case CollectiveKind::ReduceScatter:
-    return check(functions->ReduceScatter(data, part, own, element, kAverage,
+    return check(functions->ReduceScatter(data, part, own, type, kAverage,
                                           communicator, stream),
                  "ncclReduceScatter");
   case CollectiveKind::AllGather:
     return check(
-        functions->AllGather(part, data, own, element, communicator, stream),
+        functions->AllGather(part, data, own, type, communicator, stream),
         "ncclAllGather");
+  case CollectiveKind::GatherSequence:
+  case CollectiveKind::ReduceScatterSequence:
+    return runOnSequences(collective, stream);
   }
   return Error{"a collective of another kind"};
 }
 
+/// Each half of a sequence is a collective of its own, in place.
+Status Nccl::runOnSequences(const Collective &collective, Stream stream) {
+  const Functions &f = *functions;
+  int type = typeOf(collective.type);
+  uint64_t halves = 2 * collective.sequences, ranks = uint64_t(sequenceRanks);
+  uint64_t chunk = collective.count / (halves * ranks);
+  uint64_t bytes = chunk * elementBytes(collective.type);
+  NSA_RETURN_IF_ERROR(check(f.GroupStart(), "ncclGroupStart"));
+  int failed = 0;
+  for (uint64_t half = 0; half < halves && failed == 0; ++half) {
+    DevicePtr all = collective.data + half * ranks * bytes;
+    uint64_t own = chunkOf(half, uint64_t(rank), ranks) % ranks;
+    void *among = sharers[half % 2];
+    failed =
+        collective.kind == CollectiveKind::GatherSequence
+            ? f.AllGather(all + own * bytes, all, chunk, type, among, stream)
+            : f.ReduceScatter(all, all + own * bytes, chunk, type, kSum, among,
+                              stream);
+  }
+  int ended = f.GroupEnd();
+  return check(failed ? failed : ended, collectiveName(collective.kind));
+}
+
 Status Nccl::health() {
-  int result = 0;
-  NSA_RETURN_IF_ERROR(check(functions->CommGetAsyncError(communicator, &result),
-                            "ncclCommGetAsyncError"));
-  return check(result, "NCCL");
+  for (void *made : {communicator, sharers[0], sharers[1]}) {
+    int result = 0;
+    if (!made)
+      continue;
+    NSA_RETURN_IF_ERROR(check(functions->CommGetAsyncError(made, &result),
+                              "ncclCommGetAsyncError"));
+    NSA_RETURN_IF_ERROR(check(result, "NCCL"));
+  }
+  return {};
 }

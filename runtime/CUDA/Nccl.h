@@ -11,6 +11,18 @@
 
 namespace nsa::cuda {
 
+/// `count` elements at `data`, f32, bf16 or f16, of all parts; of ranks that
+/// share sequences, those of so many `sequences`.
+struct Collective {
+  CollectiveKind kind;
+  DevicePtr data;
+  uint64_t count;
+  DataType type;
+  uint64_t sequences;
+
+  uint64_t bytes() const { return count * elementBytes(type); }
+};
+
 /// The ranks of a run, connected. Declares the few functions of libnccl.so.2
 /// that are used, so that nothing of NCCL is needed to build this.
 class Nccl {
@@ -26,14 +38,13 @@ public:
   Result<std::string> makeId();
 
   /// Connects to all ranks of the run `id`, each with a GPU of its own, the
-  /// calling thread's current one. Waits for them without a time-out.
-  Status connect(const std::string &id, int rank, int size);
+  /// calling thread's current one, and to the `sequenceRanks` that share
+  /// sequences. Waits for them without a time-out.
+  Status connect(const std::string &id, int rank, int size, int sequenceRanks);
 
-  /// Puts on the stream what `kind` says for `count` elements at `data`, f32 or
-  /// bf16. Means have the same bits on all ranks; the number of ranks divides
-  /// `count` where each has a part.
-  Status run(CollectiveKind kind, DevicePtr data, uint64_t count, DataType type,
-             Stream stream);
+  /// Puts a collective on the stream. Means have the same bits on all ranks;
+  /// the number of ranks divides the elements where each has a part.
+  Status run(const Collective &collective, Stream stream);
 
   /// Asynchronous errors, such as a lost connection.
   Status health();
@@ -46,10 +57,15 @@ private:
 
   Nccl();
   Status check(int result, const char *call) const;
+  Status runOnSequences(const Collective &collective, Stream stream);
 
   std::unique_ptr<Functions> functions;
   void *communicator = nullptr;
-  int rank = 0, size = 1;
+  /// Of the ranks that share sequences, in their order and in the opposite one:
+  /// the first half of a sequence has a chunk of each in their order, the
+  /// second half in the opposite one.
+  void *sharers[2] = {nullptr, nullptr};
+  int rank = 0, size = 1, sequenceRanks = 1;
   std::string name;
 };
 

@@ -69,13 +69,9 @@ Reductions::~Reductions() {
     driver.StreamDestroy(stream);
 }
 
-Result<unsigned> Reductions::add(CollectiveKind kind, DevicePtr data,
-                                 uint64_t bytes, DataType type, bool measure) {
+Result<unsigned> Reductions::add(const Collective &collective, bool measure) {
   Reduction &reduction = reductions.emplace_back();
-  reduction.kind = kind;
-  reduction.data = data;
-  reduction.bytes = bytes;
-  reduction.type = type;
+  reduction.collective = collective;
   for (Event *event : {&reduction.ready, &reduction.begun, &reduction.done}) {
     NSA_ASSIGN_OR_RETURN(*event,
                          makeEvent(measure && event != &reduction.ready));
@@ -112,7 +108,7 @@ Result<std::string> Reductions::shareId() {
   return id;
 }
 
-Status Reductions::connect() {
+Status Reductions::connect(int sequenceRanks) {
   NSA_RETURN_IF_ERROR(shareNumbers());
   NSA_ASSIGN_OR_RETURN(std::string id, shareId());
   // NCCL waits without end for ranks that never join.
@@ -121,9 +117,10 @@ Status Reductions::connect() {
     Status status;
   };
   auto attempt = std::make_shared<Attempt>();
-  std::thread thread([this, attempt, id] {
+  std::thread thread([this, attempt, id, sequenceRanks] {
     gpu->makeCurrent();
-    attempt->status = nccl->connect(id, group->rank(), group->size());
+    attempt->status =
+        nccl->connect(id, group->rank(), group->size(), sequenceRanks);
     if (attempt->status)
       attempt->status = warmUp();
     attempt->hasEnded = true;
@@ -149,9 +146,7 @@ Status Reductions::connect() {
 }
 
 Status Reductions::enqueue(const Reduction &reduction) {
-  return nccl->run(reduction.kind, reduction.data,
-                   reduction.bytes / elementBytes(reduction.type),
-                   reduction.type, stream);
+  return nccl->run(reduction.collective, stream);
 }
 
 Status Reductions::warmUp() {
@@ -212,7 +207,8 @@ Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
 /// Tells the other ranks how far this one is.
 void Reductions::report(uint32_t begun) {
   if (begun > run.first)
-    group->progress(total + begun - run.first, reductions[begun - 1].bytes);
+    group->progress(total + begun - run.first,
+                    reductions[begun - 1].collective.bytes());
 }
 
 Status Reductions::fail(const std::string &why) {
@@ -221,7 +217,8 @@ Status Reductions::fail(const std::string &why) {
   if (uint32_t begun = progress->begun; begun != progress->ended) {
     report(begun);
     where = " in reduction " + std::to_string(total + begun - run.first) +
-            " of " + std::to_string(reductions[begun - 1].bytes) + " bytes";
+            " of " + std::to_string(reductions[begun - 1].collective.bytes()) +
+            " bytes";
   }
   return Error{"rank " + std::to_string(group->rank()) + where + ": " + why};
 }

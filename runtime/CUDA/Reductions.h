@@ -23,15 +23,15 @@ public:
   open(const GPU &gpu, ProcessGroup &group, const std::string &library);
   ~Reductions();
 
-  /// A reduction of `bytes` bytes at `data`, or another collective; returns its
-  /// number: 0, 1, ... With `measure`, `measured` says when it ran.
-  Result<unsigned> add(CollectiveKind kind, DevicePtr data, uint64_t bytes,
-                       DataType type, bool measure);
+  /// A reduction or another collective; returns its number: 0, 1, ... With
+  /// `measure`, `measured` says when it ran.
+  Result<unsigned> add(const Collective &collective, bool measure);
   unsigned count() const { return unsigned(reductions.size()); }
 
-  /// After all `add`: connects the ranks, and runs every reduction once, with
-  /// whatever is in memory, so that nothing is set up later.
-  Status connect();
+  /// After all `add`: connects the ranks, of which `sequenceRanks` share each
+  /// sequence, and runs every reduction once, with whatever is in memory, so
+  /// that nothing is set up later.
+  Status connect(int sequenceRanks);
 
   /// Before a run of `count` reductions from number `first` on is put on the
   /// program's stream, and after it has been waited for.
@@ -63,10 +63,7 @@ public:
 
 private:
   struct Reduction {
-    CollectiveKind kind = CollectiveKind::AllReduce;
-    DevicePtr data = 0;
-    uint64_t bytes = 0;
-    DataType type = DataType::F32;
+    Collective collective;
     /// The data is complete, the reduction begins, and it has ended.
     Event ready = nullptr, begun = nullptr, done = nullptr;
   };

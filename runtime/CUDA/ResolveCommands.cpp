@@ -153,18 +153,16 @@ CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
 }
 
 namespace {
-/// An address in a command, and what it is of: `offset` bytes past the
-/// beginning of a slice.
+/// An address in a command, and the slice that begins there.
 struct Operand {
   DevicePtr *address;
   const Slice *slice;
-  uint64_t offset = 0;
 };
 } // namespace
 
 static std::vector<Operand> operandsOf(const artifact::Artifact &root,
                                        const artifact::Command &described,
-                                       int rank, Command &command) {
+                                       Command &command) {
   std::vector<Operand> operands;
   if (auto *launch = std::get_if<LaunchKernel>(&command)) {
     const artifact::Launch &own = *described.action_as_Launch();
@@ -187,9 +185,7 @@ static std::vector<Operand> operandsOf(const artifact::Artifact &root,
     operands = {{&fill->out, described.action_as_Fill()->out()}};
   } else if (auto *copy = std::get_if<CopyMemory>(&command)) {
     const artifact::Copy &own = *described.action_as_Copy();
-    CopyBytes bytes = bytesOf(own, rank);
-    operands = {{&copy->source, own.source(), bytes.sourceOffset},
-                {&copy->out, own.out(), bytes.outOffset}};
+    operands = {{&copy->source, own.source()}, {&copy->out, own.out()}};
   }
   return operands;
 }
@@ -200,12 +196,11 @@ CUDAExecutable::findRelocations(const artifact::Entry &entry,
                                 std::vector<Command> &commands) const {
   std::vector<Relocation> found;
   for (unsigned i = 0; i < commands.size(); ++i)
-    for (const Operand &operand : operandsOf(
-             source.root(), *entry.commands()->Get(i), rank(), commands[i]))
+    for (const Operand &operand :
+         operandsOf(source.root(), *entry.commands()->Get(i), commands[i]))
       if (std::optional<Bindings::Place> place =
               bindings.locate(*operand.slice))
-        found.push_back(
-            {operand.address, place->range, place->offset + operand.offset});
+        found.push_back({operand.address, place->range, place->offset});
   return found;
 }
 
@@ -339,10 +334,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Copy &copy) const {
-  CopyBytes bytes = bytesOf(copy, rank());
-  return Command(CopyMemory{address(*copy.source()) + bytes.sourceOffset,
-                            address(*copy.out()) + bytes.outOffset,
-                            bytes.count});
+  return Command(CopyMemory{address(*copy.source()), address(*copy.out()),
+                            rangesOf(source.root(), copy, rank())});
 }
 
 Result<Command>
@@ -356,10 +349,12 @@ CUDAExecutable::resolve(const artifact::CollectiveStart &start) {
   if (!reductions)
     return Command(PassOver{});
   const Slice &slice = *start.memory();
-  NSA_ASSIGN_OR_RETURN(unsigned number,
-                       reductions->add(start.kind(), address(slice),
-                                       slice.size(), start.type(),
-                                       options.profile));
+  NSA_ASSIGN_OR_RETURN(
+      unsigned number,
+      reductions->add({start.kind(), address(slice),
+                       slice.size() / elementBytes(start.type()), start.type(),
+                       start.sequences()},
+                      options.profile));
   running.emplace_back(slice, number);
   return Command(StartReduction{number});
 }

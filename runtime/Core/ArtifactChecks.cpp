@@ -103,6 +103,8 @@ private:
   bool check(const Launch &launch);
   bool check(const Gemm &gemm);
   bool check(const Fill &fill);
+  bool checkChunks(const Slice &memory, uint64_t sequences,
+                   uint64_t elementSize);
   bool check(const Copy &copy);
   bool check(const Initialize &initialize);
   bool check(const CollectiveStart &start);
@@ -359,6 +361,20 @@ bool Checker::check(const Fill &fill) {
               " bytes, which is not a multiple of " + num(bytes));
 }
 
+/// Each of `sequences` has two chunks of each rank, all of as many elements.
+bool Checker::checkChunks(const Slice &memory, uint64_t sequences,
+                          uint64_t elementSize) {
+  if (sequences == 0)
+    return true;
+  uint64_t ranks = root.sequence_ranks(), size = memory.size();
+  uint64_t least = 2 * ranks * elementSize;
+  if (ranks < 2 || size == 0 || size % least != 0 ||
+      size / least % sequences != 0)
+    return fail("has chunks of " + num(size) + " bytes of " + num(sequences) +
+                " sequences for " + num(ranks) + " ranks");
+  return true;
+}
+
 bool Checker::check(const Copy &copy) {
   if (copy.part() > CopyPart::MAX)
     return fail("unknown part of a copy " + num(uint64_t(copy.part())));
@@ -366,9 +382,13 @@ bool Checker::check(const Copy &copy) {
       copy.part() == CopyPart::Out ? *copy.out() : *copy.source();
   const Slice &own =
       copy.part() == CopyPart::Out ? *copy.source() : *copy.out();
-  uint64_t ranks = copy.part() == CopyPart::None ? 1 : root.ranks();
+  uint64_t ranks = copy.part() == CopyPart::None ? 1
+                   : copy.sequences()            ? root.sequence_ranks()
+                                                 : root.ranks();
   if (ranks == 0)
     return fail("copies a rank's part of a program for any number of ranks");
+  if (!checkChunks(whole, copy.sequences(), 1))
+    return false;
   return checkSlice(*copy.source(), "copy source", 1) &&
          checkSlice(*copy.out(), "copy out", 1) &&
          (whole.size() % ranks == 0 ||
@@ -391,13 +411,22 @@ bool Checker::check(const Initialize &initialize) {
 }
 
 bool Checker::check(const CollectiveStart &start) {
-  if (start.type() != DataType::F32 && start.type() != DataType::BF16)
+  if (start.type() != DataType::F32 && start.type() != DataType::BF16 &&
+      start.type() != DataType::F16)
     return fail("reduces elements of type " + num(uint64_t(start.type())) +
-                ", which is neither f32 nor bf16");
+                ", which is none of f32, bf16 and f16");
   if (start.kind() > CollectiveKind::MAX)
     return fail("unknown collective " + num(uint64_t(start.kind())));
   const Slice &memory = *start.memory();
-  uint64_t ranks = start.kind() == CollectiveKind::AllReduce ? 1 : root.ranks();
+  if (isOfSequences(start.kind()) != (start.sequences() != 0))
+    return fail("is of " + num(start.sequences()) + " sequences, a " +
+                collectiveName(start.kind()));
+  if (!checkChunks(memory, start.sequences(), elementBytes(start.type())))
+    return false;
+  uint64_t ranks =
+      start.kind() == CollectiveKind::AllReduce || start.sequences()
+          ? 1
+          : root.ranks();
   if (ranks == 0 || memory.size() / elementBytes(start.type()) % ranks != 0)
     return fail("has parts of " + num(memory.size()) + " bytes for " +
                 num(ranks) + " ranks");
@@ -581,6 +610,10 @@ bool Checker::checkRest() {
   if (!checkName(root.target(), "the target") ||
       (root.cpu() && !checkName(root.cpu(), "the cpu")))
     return false;
+  constexpr uint32_t mostRanks = 1024;
+  if (root.sequence_ranks() < 1 || root.sequence_ranks() > mostRanks)
+    return fail("sequences of " + num(root.sequence_ranks()) +
+                " ranks, expected 1 to " + num(mostRanks));
   if (const auto *features = root.cpu_features())
     for (const flatbuffers::String *feature : *features)
       if (!checkName(feature, "a cpu feature"))

@@ -26,16 +26,19 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
   }
   case Action::Fill:
     return "fill";
-  case Action::Copy:
+  case Action::Copy: {
+    const char *what =
+        command.action_as_Copy()->sequences() ? "sequence" : "shard";
     switch (command.action_as_Copy()->part()) {
     case artifact::CopyPart::Source:
-      return "slice_shard";
+      return std::string("slice_") + what;
     case artifact::CopyPart::Out:
-      return "write_shard";
+      return std::string("write_") + what;
     case artifact::CopyPart::None:
       break;
     }
     return "copy";
+  }
   case Action::Initialize:
     return "initialize @" + root.tensors()
                                 ->Get(command.action_as_Initialize()->tensor())

@@ -6,13 +6,18 @@
 #include "nsa/Artifact/DataType.h"
 #include "nsa/Support/Result.h"
 
+#include <vector>
+
 namespace nsa {
 
 /// Bytes that a copy moves on one rank, and where they begin in its slices.
 struct CopyBytes {
   uint64_t sourceOffset = 0, outOffset = 0, count = 0;
 };
-CopyBytes bytesOf(const artifact::Copy &copy, int rank);
+
+/// What a copy moves on one rank: one range, or its chunks of sequences.
+std::vector<CopyBytes> rangesOf(const artifact::Artifact &root,
+                                const artifact::Copy &copy, int rank);
 
 /// An error if the program is for another number of ranks than `size`.
 Status checkRanks(const artifact::Artifact &root, int size);

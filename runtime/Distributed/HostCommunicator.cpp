@@ -4,7 +4,9 @@
 #include "lib/Support/Float16.h"
 #include "runtime/Distributed/SignalBlockedThread.h"
 
+#include <cstring>
 #include <optional>
+#include <vector>
 
 namespace nsa {
 
@@ -17,8 +19,11 @@ static constexpr Milliseconds askEvery{200};
 static constexpr Milliseconds mostAfterLoss{1000};
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
-                                   StoreClient &store)
-    : reducer(std::move(made)), store(store) {
+                                   StoreClient &store,
+                                   std::unique_ptr<Reducer> sharers,
+                                   int sequenceRanks)
+    : reducer(std::move(made)), sharers(std::move(sharers)),
+      sequenceRanks(sequenceRanks), store(store) {
   thread = startSignalBlockedThread([this] { work(); });
 }
 
@@ -32,9 +37,9 @@ HostCommunicator::~HostCommunicator() {
 }
 
 uint64_t HostCommunicator::start(CollectiveKind kind, void *data, int64_t count,
-                                 DataType type) {
+                                 DataType type, int64_t sequences) {
   std::lock_guard<std::mutex> lock(mutex);
-  waiting.push_back({kind, data, count, type});
+  waiting.push_back({kind, data, count, type, sequences});
   changed.notify_all();
   return ++started;
 }
@@ -93,9 +98,7 @@ void HostCommunicator::work() {
 Status HostCommunicator::run(const Job &job, uint64_t number) {
   uint64_t bytes = uint64_t(job.count) * elementBytes(job.type);
   store.progress(number, bytes);
-  Status status = job.kind == CollectiveKind::AllGather
-                      ? reducer->gather(job.data, int64_t(bytes))
-                      : reduce(job);
+  Status status = communicate(job);
   if (status)
     return {};
   return Error{"rank " + std::to_string(rank()) + " in reduction " +
@@ -114,7 +117,44 @@ std::string HostCommunicator::findCause() {
   return store.rankStatus();
 }
 
-/// Of a part, too: the ring algorithm sums all parts before it sends any.
+/// Sums of parts are those of all, too: the ring algorithm sums all parts
+/// before it sends any.
+Status HostCommunicator::communicate(const Job &job) {
+  switch (job.kind) {
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::ReduceScatter:
+    return reduce(job);
+  case CollectiveKind::AllGather:
+    return reducer->gather(job.data,
+                           job.count * int64_t(elementBytes(job.type)));
+  case CollectiveKind::GatherSequence:
+    return gatherSequences(job);
+  case CollectiveKind::ReduceScatterSequence:
+    return sharers->sum(job.data, job.count, job.type);
+  }
+  return Error{"a collective of another kind"};
+}
+
+/// The chunks of a rank go together.
+Status HostCommunicator::gatherSequences(const Job &job) {
+  auto *data = static_cast<char *>(job.data);
+  uint64_t ranks = uint64_t(sequenceRanks), rows = 2 * uint64_t(job.sequences);
+  uint64_t bytes =
+      uint64_t(job.count) * elementBytes(job.type) / (ranks * rows);
+  auto chunk = [&](uint64_t of, uint64_t row) {
+    return data + (row / 2 * 2 * ranks + chunkOf(row, of, ranks)) * bytes;
+  };
+  std::vector<char> all(ranks * rows * bytes);
+  uint64_t own = uint64_t(rank()) % ranks;
+  for (uint64_t row = 0; row < rows; ++row)
+    std::memcpy(&all[(own * rows + row) * bytes], chunk(own, row), bytes);
+  NSA_RETURN_IF_ERROR(sharers->gather(all.data(), int64_t(all.size())));
+  for (uint64_t other = 0; other < ranks; ++other)
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(chunk(other, row), &all[(other * rows + row) * bytes], bytes);
+  return {};
+}
+
 Status HostCommunicator::reduce(const Job &job) {
   NSA_RETURN_IF_ERROR(reducer->sum(job.data, job.count, job.type));
   const float share = 1.0f / float(size());

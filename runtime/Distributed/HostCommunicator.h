@@ -18,16 +18,19 @@ namespace nsa {
 /// After one has failed, all fail, and the run is over.
 class HostCommunicator final : public Communicator {
 public:
-  /// `store` outlives it.
-  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store);
+  /// `store` outlives it. `sharers` connects the `sequenceRanks` ranks that
+  /// share sequences with this one; null where none do.
+  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store,
+                   std::unique_ptr<Reducer> sharers = nullptr,
+                   int sequenceRanks = 1);
 
   /// Waits for the reduction that is running.
   ~HostCommunicator() override;
 
   int rank() const override { return store.rank(); }
   int size() const override { return store.size(); }
-  uint64_t start(CollectiveKind kind, void *data, int64_t count,
-                 DataType type) override;
+  uint64_t start(CollectiveKind kind, void *data, int64_t count, DataType type,
+                 int64_t sequences) override;
   /// Fails also when a rank has stopped the run or was lost; the reduction may
   /// go on then.
   Status wait(uint64_t number) override;
@@ -41,15 +44,19 @@ private:
     void *data;
     int64_t count;
     DataType type;
+    int64_t sequences;
   };
 
   void work();
   void fail(Status why);
   Status run(const Job &job, uint64_t number);
+  Status communicate(const Job &job);
   Status reduce(const Job &job);
+  Status gatherSequences(const Job &job);
   std::string findCause();
 
-  std::unique_ptr<Reducer> reducer;
+  std::unique_ptr<Reducer> reducer, sharers;
+  int sequenceRanks;
   StoreClient &store;
 
   std::mutex mutex;

@@ -15,19 +15,54 @@ using Clock = std::chrono::steady_clock;
 /// How often a rank asks for the others while they connect.
 static constexpr Milliseconds askEvery{500};
 
-/// Opens the plug-in and connects all ranks, as long as none is lost and the
-/// time-out of the options allows. On a thread of its own: a library may wait
-/// for ranks that never join.
+namespace {
+/// Of all ranks, those that share sequences with this one.
+class SequenceGroup final : public ProcessGroup {
+public:
+  SequenceGroup(std::shared_ptr<StoreClient> all, int ranks)
+      : all(std::move(all)), ranks(ranks) {}
+
+  int rank() const override { return all->rank() % ranks; }
+  int size() const override { return ranks; }
+  Milliseconds timeout() const override { return all->timeout(); }
+  Status set(const std::string &key, const std::string &value) override {
+    return all->set(prefix() + key, value);
+  }
+  Result<std::string> get(const std::string &key) override {
+    return all->get(prefix() + key);
+  }
+  void progress(uint64_t number, uint64_t bytes) override {
+    all->progress(number, bytes);
+  }
+  std::string peerFailure() override { return all->peerFailure(); }
+  std::string rankStatus() override { return all->rankStatus(); }
+  void abortRun() override { all->abortRun(); }
+  bool hasAborted() const override { return all->hasAborted(); }
+
+private:
+  std::string prefix() const {
+    return "sequences " + std::to_string(all->rank() / ranks) + "/";
+  }
+
+  std::shared_ptr<StoreClient> all;
+  int ranks;
+};
+} // namespace
+
+/// Opens the plug-in and connects the ranks of `group`, as long as none is lost
+/// and the time-out of the options allows. On a thread of its own: a library
+/// may wait for ranks that never join.
 static Result<std::unique_ptr<Reducer>>
 connectReducer(const std::shared_ptr<StoreClient> &store,
+               const std::shared_ptr<ProcessGroup> &group,
                const std::string &plugin) {
   std::promise<Result<std::unique_ptr<Reducer>>> promise;
   auto opened = promise.get_future();
   Clock::time_point end = Clock::now() + store->timeout();
   std::thread thread = startSignalBlockedThread(
-      [store, plugin, promise = std::move(promise)]() mutable {
+      [store, group, plugin, promise = std::move(promise)]() mutable {
         promise.set_value(
-            openReducer(plugin, {store.get(), store->localAddress()}));
+            openReducer(plugin, {group.get(), store->localAddress()}));
       });
   std::string why;
   while (why.empty() &&
@@ -64,7 +99,7 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
   if (status)
     status = ranks->meet(options, kind);
   if (status && !options.plugin.empty())
-    status = ranks->connect(options.plugin, kind);
+    status = ranks->connect(options, kind);
   if (status)
     return ranks;
   if (kind == StoreFailure::Loss && ranks->store)
@@ -119,11 +154,20 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
                               : "")};
 }
 
-Status Ranks::connect(const std::string &plugin, StoreFailure &failure) {
+Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Loss;
   NSA_ASSIGN_OR_RETURN(std::unique_ptr<Reducer> reducer,
-                       connectReducer(store, plugin));
-  reductions = std::make_unique<HostCommunicator>(std::move(reducer), *store);
+                       connectReducer(store, store, options.plugin));
+  std::unique_ptr<Reducer> sharers;
+  if (options.sequenceRanks > 1) {
+    NSA_ASSIGN_OR_RETURN(sharers,
+                         connectReducer(store,
+                                        std::make_shared<SequenceGroup>(
+                                            store, options.sequenceRanks),
+                                        options.plugin));
+  }
+  reductions = std::make_unique<HostCommunicator>(
+      std::move(reducer), *store, std::move(sharers), options.sequenceRanks);
   return {};
 }
 

@@ -24,6 +24,8 @@ struct RanksOptions {
   /// Whether the store may be served without a token where other machines reach
   /// it.
   bool trustNetwork = false;
+  /// Ranks that share sequences: neighbours, of which there are as many.
+  int sequenceRanks = 1;
 };
 
 /// What a rank sees of all ranks of its run.
@@ -99,7 +101,7 @@ public:
 
 private:
   Status meet(const RanksOptions &options, StoreFailure &failure);
-  Status connect(const std::string &plugin, StoreFailure &failure);
+  Status connect(const RanksOptions &options, StoreFailure &failure);
 
   RankEnvironment environment;
   std::unique_ptr<StoreServer> server;

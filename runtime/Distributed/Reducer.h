@@ -16,7 +16,7 @@
 namespace nsa {
 
 struct ReducerOptions {
-  /// Where ranks find each other; outlives the reducer.
+  /// Where ranks find each other, while they connect.
   ProcessGroup *group = nullptr;
   /// The address of this machine that the other ranks can reach.
   std::string address;

@@ -46,11 +46,13 @@ private:
   ProcessGroup &keys;
 };
 
-void sumBF16(void *out, const void *a, const void *b, size_t count) {
+/// Sums of 16-bit numbers, each rounded.
+template <float (*ToFloat)(uint16_t), uint16_t (*FromFloat)(float)>
+void sumHalves(void *out, const void *a, const void *b, size_t count) {
   for (size_t i = 0; i < count; ++i)
     static_cast<uint16_t *>(out)[i] =
-        floatToBF16(bf16ToFloat(static_cast<const uint16_t *>(a)[i]) +
-                    bf16ToFloat(static_cast<const uint16_t *>(b)[i]));
+        FromFloat(ToFloat(static_cast<const uint16_t *>(a)[i]) +
+                  ToFloat(static_cast<const uint16_t *>(b)[i]));
 }
 
 /// The ring algorithm: every element is summed in the order of the ranks of its
@@ -80,7 +82,9 @@ public:
                 &gloo::sum<float>));
       } else {
         options.setOutput(static_cast<uint16_t *>(data), size_t(count));
-        options.setReduceFunction(&sumBF16);
+        options.setReduceFunction(type == DataType::F16
+                                      ? &sumHalves<f16ToFloat, floatToF16>
+                                      : &sumHalves<bf16ToFloat, floatToBF16>);
       }
       gloo::allreduce(options);
     } catch (const std::exception &exception) {

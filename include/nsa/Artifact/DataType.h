@@ -32,10 +32,24 @@ constexpr uint64_t elementBytes(DataType type) {
 
 /// "all_reduce", ...
 constexpr const char *collectiveName(CollectiveKind kind) {
-  constexpr const char *names[] = {"all_reduce", "reduce_scatter",
-                                   "all_gather"};
+  constexpr const char *names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                   "gather_sequence",
+                                   "reduce_scatter_sequence"};
   static_assert(std::size(names) == size_t(CollectiveKind::MAX) + 1);
   return kind <= CollectiveKind::MAX ? names[size_t(kind)] : "unknown";
+}
+
+/// Whether ranks that share sequences do it.
+constexpr bool isOfSequences(CollectiveKind kind) {
+  return kind == CollectiveKind::GatherSequence ||
+         kind == CollectiveKind::ReduceScatterSequence;
+}
+
+/// The chunk, of 2 * ranks, that row `row` of a rank's chunks of sequences is,
+/// of `ranks` ranks that share each: causal attention to the first and to the
+/// last is as much work as to two in the middle.
+constexpr uint64_t chunkOf(uint64_t row, uint64_t rank, uint64_t ranks) {
+  return row % 2 == 0 ? rank % ranks : 2 * ranks - 1 - rank % ranks;
 }
 
 /// "f32", "bf16", ..., as MLIR spells the types.

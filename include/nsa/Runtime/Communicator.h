@@ -51,17 +51,19 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Begins what `kind` says for `count` elements, f32 or bf16, and returns at
-  /// once the number of the reduction: 1, 2, ... The data belongs to the
-  /// communicator until `wait` returns. The bits of means are the same on all
-  /// ranks and in every run with this number of ranks. Sums of bf16 are rounded
-  /// once for each rank. The parts of ranks are of equal size, in their order.
+  /// Begins what `kind` says for `count` elements, f32, bf16 or f16, and
+  /// returns at once the number of the reduction: 1, 2, ... The data belongs to
+  /// the communicator until `wait` returns. The bits of means and sums are the
+  /// same on all ranks and in every run with this number of ranks. Sums of
+  /// 16-bit numbers are rounded once for each rank. The parts of ranks are of
+  /// equal size, in their order. Of ranks that share sequences, `data` holds so
+  /// many `sequences`.
   virtual uint64_t start(CollectiveKind kind, void *data, int64_t count,
-                         DataType type) = 0;
+                         DataType type, int64_t sequences) = 0;
 
   /// Begins to replace elements by their means over all ranks.
   uint64_t startAverage(void *data, int64_t count, DataType type) {
-    return start(CollectiveKind::AllReduce, data, count, type);
+    return start(CollectiveKind::AllReduce, data, count, type, 0);
   }
 
   /// Waits for the end of a reduction that was started. An error says which

@@ -109,11 +109,14 @@ private:
   Action writeAction(rt::LaunchOp op);
   Action writeAction(rt::GemmOp op);
   Action writeAction(rt::FillOp op);
+  void noteRanks(Operation *op, uint64_t count, bool shareSequences);
   Action writeCopy(Operation *op, Value source, Value out,
-                   artifact::CopyPart part);
+                   artifact::CopyPart part, uint64_t sequences = 0);
   Action writeAction(rt::CopyOp op);
   Action writeAction(rt::SliceShardOp op);
   Action writeAction(rt::WriteShardOp op);
+  Action writeAction(rt::SliceSequenceOp op);
+  Action writeAction(rt::WriteSequenceOp op);
   Action writeAction(rt::InitializeOp op);
   Action writeAction(rt::CollectiveStartOp op);
   Action writeAction(rt::CollectiveDoneOp op);
@@ -137,6 +140,8 @@ private:
   llvm::StringMap<uint32_t> locationNumbers;
   /// Ranks that have parts of memory; 0 if none have.
   uint32_t ranks = 0;
+  /// Ranks that share a sequence.
+  uint32_t sequenceRanks = 1;
   bool hasFailed = false;
 };
 } // namespace
@@ -378,20 +383,29 @@ Writer::Action Writer::writeAction(rt::FillOp op) {
               .Union()};
 }
 
+/// The first dimension of memory of whole sequences.
+static uint64_t countSequences(Value memory) {
+  return cast<MemRefType>(memory.getType()).getDimSize(0);
+}
+
+void Writer::noteRanks(Operation *op, uint64_t count, bool shareSequences) {
+  uint32_t &known = shareSequences ? sequenceRanks : ranks;
+  if (known > 1 && known != count)
+    fail(op, "is for ") << count << " ranks, other operations are for "
+                        << known;
+  known = count;
+}
+
 Writer::Action Writer::writeCopy(Operation *op, Value source, Value out,
-                                 artifact::CopyPart part) {
+                                 artifact::CopyPart part, uint64_t sequences) {
   artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
   if (part != artifact::CopyPart::None) {
-    // The shard of each rank.
+    // The shard, or the chunks, of each rank.
     auto [own, whole] = std::minmax(from.size(), to.size());
-    uint64_t count = whole / own;
-    if (ranks != 0 && ranks != count)
-      fail(op, "is for ") << count << " ranks, other operations are for "
-                          << ranks;
-    ranks = count;
+    noteRanks(op, whole / own, sequences != 0);
   }
   return {artifact::Action::Copy,
-          artifact::CreateCopy(builder, &from, &to, part).Union()};
+          artifact::CreateCopy(builder, &from, &to, part, sequences).Union()};
 }
 
 Writer::Action Writer::writeAction(rt::CopyOp op) {
@@ -407,6 +421,16 @@ Writer::Action Writer::writeAction(rt::WriteShardOp op) {
   return writeCopy(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
 }
 
+Writer::Action Writer::writeAction(rt::SliceSequenceOp op) {
+  return writeCopy(op, op.getMemory(), op.getChunks(),
+                   artifact::CopyPart::Source, countSequences(op.getMemory()));
+}
+
+Writer::Action Writer::writeAction(rt::WriteSequenceOp op) {
+  return writeCopy(op, op.getChunks(), op.getMemory(), artifact::CopyPart::Out,
+                   countSequences(op.getMemory()));
+}
+
 Writer::Action Writer::writeAction(rt::InitializeOp op) {
   auto get = op.getOut().getDefiningOp<rt::GetOp>();
   auto tensor = tensorNumbers.find(get.getTensorAttr().getAttr());
@@ -420,10 +444,15 @@ Writer::Action Writer::writeAction(rt::InitializeOp op) {
 
 Writer::Action Writer::writeAction(rt::CollectiveStartOp op) {
   artifact::Slice memory = writeMemory(op, op.getMemory());
+  uint64_t sequences = 0;
+  if (op.isOfSequences()) {
+    noteRanks(op, *op.getRanks(), /*shareSequences=*/true);
+    sequences = countSequences(op.getMemory());
+  }
   return {artifact::Action::CollectiveStart,
           artifact::CreateCollectiveStart(
               builder, &memory, getElementDataType(op.getMemory()),
-              static_cast<CollectiveKind>(op.getKind()))
+              static_cast<CollectiveKind>(op.getKind()), sequences)
               .Union()};
 }
 
@@ -434,15 +463,17 @@ Writer::Action Writer::writeAction(rt::CollectiveDoneOp op) {
 }
 
 fb::Offset<artifact::Command> Writer::writeCommand(Operation *op) {
-  auto action = llvm::TypeSwitch<Operation *, Action>(op)
-                    .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
-                          rt::SliceShardOp, rt::WriteShardOp, rt::InitializeOp,
-                          rt::CollectiveStartOp, rt::CollectiveDoneOp>(
-                        [&](auto command) { return writeAction(command); })
-                    .Default([&](Operation *op) {
-                      fail(op, "has no form in an artefact");
-                      return Action();
-                    });
+  auto action =
+      llvm::TypeSwitch<Operation *, Action>(op)
+          .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
+                rt::SliceShardOp, rt::WriteShardOp, rt::SliceSequenceOp,
+                rt::WriteSequenceOp, rt::InitializeOp, rt::CollectiveStartOp,
+                rt::CollectiveDoneOp>(
+              [&](auto command) { return writeAction(command); })
+          .Default([&](Operation *op) {
+            fail(op, "has no form in an artefact");
+            return Action();
+          });
   return artifact::CreateCommand(builder, action.type, action.value,
                                  getLocation(op->getLoc()));
 }
@@ -567,11 +598,11 @@ LogicalResult Writer::finish() {
   auto locationList = strings(locations);
   auto optionList = builder.CreateVector(options);
   artifact::FinishArtifactBuffer(
-      builder,
-      artifact::CreateArtifact(builder, producer, target, cpu, features,
-                               segmentList, tensorList, kernelList, entryList,
-                               binaryList, bufferList, locationList, optionList,
-                               config, ranks, identity.value_or(0), extents));
+      builder, artifact::CreateArtifact(
+                   builder, producer, target, cpu, features, segmentList,
+                   tensorList, kernelList, entryList, binaryList, bufferList,
+                   locationList, optionList, config, ranks,
+                   identity.value_or(0), extents, sequenceRanks));
   return success();
 }
 

@@ -70,3 +70,19 @@ func.func @fused_without_output(%x: tensor<4xf32>) {
   }) : (tensor<4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @gather_odd_rows(%x: tensor<3x16x2x8xf32>) {
+  // expected-error @below {{chunks (3) must be a multiple of chunks of a sequence on each rank (2)}}
+  %0 = nn.gather_sequence %x {ranks = 2 : i64} : (tensor<3x16x2x8xf32>) -> tensor<1x64x2x8xf32>
+  return
+}
+
+// -----
+
+func.func @scatter_odd_tokens(%x: tensor<1x66x2x8xf32>) {
+  // expected-error @below {{tokens (66) must be a multiple of chunks of a sequence (4)}}
+  %0 = nn.reduce_scatter_sequence %x {ranks = 2 : i64} : (tensor<1x66x2x8xf32>) -> tensor<2x16x2x8xf32>
+  return
+}

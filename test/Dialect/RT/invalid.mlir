@@ -336,12 +336,35 @@ rt.entry @f inputs [] outputs [] {
 
 // -----
 
-rt.tensor gradient @g : memref<16xf16>
+rt.tensor state @g : memref<16xi32>
 
 rt.entry @f inputs [] outputs [] {
-  %g = rt.get @g : memref<16xf16>
-  // expected-error @below {{must be statically shaped, dense memref of f32 or bf16}}
-  rt.collective_start all_reduce %g : memref<16xf16>
+  %g = rt.get @g : memref<16xi32>
+  // expected-error @below {{must be statically shaped, dense memref of f32, bf16 or f16}}
+  rt.collective_start all_reduce %g : memref<16xi32>
+}
+
+// -----
+
+rt.tensor state @x : memref<1x12x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<1x12x4xf32>
+  // expected-error @below {{has 48 elements, which 10 does not divide}}
+  rt.collective_start gather_sequence %x {ranks = 5 : i64} : memref<1x12x4xf32>
+  rt.collective_done %x : memref<1x12x4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<2x12x4xf32>
+rt.tensor state @y : memref<2x6x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<2x12x4xf32>
+  %y = rt.get @y : memref<2x6x4xf32>
+  // expected-error @below {{has 2 chunks, expected two of each sequence of 'memref<2x12x4xf32>'}}
+  rt.slice_sequence %x, %y : memref<2x12x4xf32>, memref<2x6x4xf32>
 }
 
 // -----

@@ -92,9 +92,9 @@ TEST(Communicator, Shards_AreGatheredAndAveraged) {
     for (size_t i = 0; i < means.size(); ++i)
       means[i] = float(rank) + float(i);
     uint64_t gather = all.start(CollectiveKind::AllGather, parts.data(),
-                                int64_t(parts.size()), DataType::F32);
+                                int64_t(parts.size()), DataType::F32, 0);
     uint64_t scatter = all.start(CollectiveKind::ReduceScatter, means.data(),
-                                 int64_t(means.size()), DataType::F32);
+                                 int64_t(means.size()), DataType::F32, 0);
     for (uint64_t number : {gather, scatter}) {
       Status status = all.wait(number);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -104,6 +104,48 @@ TEST(Communicator, Shards_AreGatheredAndAveraged) {
         EXPECT_EQ(parts[size_t(other) * own + i], element(other, 0, i));
     for (size_t i = 0; i < own; ++i)
       EXPECT_NEAR(means[begin + i], 1.0f + float(begin + i), 1e-5f);
+    auto end = (*ranks)->exchange("end", "");
+    EXPECT_TRUE(end.ok()) << end.message();
+  });
+}
+
+// Two groups of two ranks, each with two sequences of four chunks.
+TEST(Communicator, ChunksOfSequences_AreThoseOfTheGroup) {
+  constexpr int size = 4;
+  constexpr int64_t chunk = 5, sequences = 2, elements = sequences * 4 * chunk;
+  uint16_t port = *findFreePort();
+  inThreads(size, [&](int rank) {
+    RanksOptions own = options(20000);
+    own.sequenceRanks = 2;
+    auto ranks = Ranks::join(environmentOf(rank, size, port), own);
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    Communicator &all = *(*ranks)->communicator();
+    int group = rank / 2;
+    std::vector<float> gathered(elements, -1.0f), sums(elements);
+    auto isOwn = [&](int64_t i) {
+      int64_t number = i / chunk % 4;
+      return number == rank % 2 || number == 3 - rank % 2;
+    };
+    for (int64_t i = 0; i < elements; ++i) {
+      if (isOwn(i))
+        gathered[size_t(i)] = element(group, 0, size_t(i));
+      sums[size_t(i)] = float(rank) + float(i);
+    }
+    uint64_t gather = all.start(CollectiveKind::GatherSequence, gathered.data(),
+                                elements, DataType::F32, sequences);
+    uint64_t scatter =
+        all.start(CollectiveKind::ReduceScatterSequence, sums.data(), elements,
+                  DataType::F32, sequences);
+    for (uint64_t number : {gather, scatter}) {
+      Status status = all.wait(number);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    for (int64_t i = 0; i < elements; ++i) {
+      EXPECT_EQ(gathered[size_t(i)], element(group, 0, size_t(i))) << i;
+      if (isOwn(i)) {
+        EXPECT_EQ(sums[size_t(i)], float(4 * group + 1) + 2 * float(i)) << i;
+      }
+    }
     auto end = (*ranks)->exchange("end", "");
     EXPECT_TRUE(end.ok()) << end.message();
   });

@@ -45,8 +45,7 @@ void loseRank0(bool withStore) {
   std::promise<void> end;
   HostCommunicator communicator(
       std::make_unique<StuckReducer>(end.get_future().share()), *clients[1]);
-  uint64_t number =
-      communicator.start(CollectiveKind::AllReduce, &value, 1, DataType::F32);
+  uint64_t number = communicator.startAverage(&value, 1, DataType::F32);
   clients[0].reset();
   if (withStore)
     server->reset();

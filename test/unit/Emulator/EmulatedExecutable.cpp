@@ -194,7 +194,7 @@ Status EmulatedExecutable::runCommand(const artifact::Command &command) {
   if (const auto *copy = command.action_as_Copy())
     return runOnPool(CopyCommand{address(*copy->source()),
                                  address(*copy->out()),
-                                 int64_t(copy->out()->size())});
+                                 {{0, 0, copy->out()->size()}}});
   if (command.action_as_CollectiveStart() || command.action_as_CollectiveDone())
     return {};
   const artifact::Tensor &tensor =

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
+#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -26,12 +27,20 @@ namespace {
 constexpr int kMostRanks = 4;
 constexpr size_t kPlaceBytes = size_t(64) << 20;
 
+/// What ranks say when they split.
+struct Split {
+  std::atomic<int> joined;
+  int colors[kMostRanks], keys[kMostRanks];
+};
+
 /// Of each rank, the reductions that it has brought data for, and has the means
 /// of.
 struct Shared {
   std::atomic<int> joined;
   std::atomic<uint64_t> brought[kMostRanks], taken[kMostRanks];
+  Split splits[4];
 };
+static_assert(sizeof(Shared) <= 4096);
 
 struct UniqueId {
   char file[128];
@@ -41,13 +50,15 @@ struct Communicator {
   int rank, size;
   Shared *shared;
   char *places;
+  std::string file;
   uint64_t done = 0;
   bool hasBrought = false;
+  int numSplits = 0;
 
   char *place(int of) const { return places + size_t(of) * kPlaceBytes; }
 };
 
-enum class Kind { Mean, MeanOfPart, Gather };
+enum class Kind { Mean, MeanOfPart, SumOfPart, Gather };
 
 /// `count` elements, those of all parts.
 struct Reduction {
@@ -89,7 +100,8 @@ bool reduce(void *argument) {
   if (!all(c.shared->brought, c.size, c.done + 1))
     return false;
   size_t own = reduction.count / size_t(c.size);
-  bool isPart = reduction.kind == Kind::MeanOfPart;
+  bool isPart =
+      reduction.kind == Kind::MeanOfPart || reduction.kind == Kind::SumOfPart;
   size_t begin = isPart ? size_t(c.rank) * own : 0;
   size_t end = isPart ? begin + own : reduction.count;
   if (reduction.kind == Kind::Gather) {
@@ -108,7 +120,7 @@ bool reduce(void *argument) {
     float sum = 0;
     for (int rank = 0; rank < c.size; ++rank)
       sum += get(c.place(rank), i, reduction.isHalf);
-    float mean = sum / float(c.size);
+    float mean = reduction.kind == Kind::SumOfPart ? sum : sum / float(c.size);
     if (reduction.isHalf)
       reinterpret_cast<uint16_t *>(reduction.data)[i] = nsa::floatToBF16(mean);
     else
@@ -122,7 +134,7 @@ bool reduce(void *argument) {
 /// They live as long as the process: a graph may have them.
 std::vector<std::unique_ptr<Reduction>> reductions;
 
-constexpr int kFloat32 = 7, kBFloat16 = 9, kAverage = 4;
+constexpr int kFloat32 = 7, kBFloat16 = 9, kSum = 0, kAverage = 4;
 
 size_t widthOf(int type) { return type == kBFloat16 ? 2 : 4; }
 
@@ -139,6 +151,27 @@ int enqueue(void *handle, Kind kind, unsigned long long data, size_t count,
   return 0;
 }
 
+/// Waits for the ranks that have the same file, which is there until all have.
+int join(void **handle, const std::string &name, int rank, int size) {
+  int file = ::open(name.c_str(), O_RDWR | O_CREAT, 0600);
+  size_t bytes = 4096 + kMostRanks * kPlaceBytes;
+  if (file < 0 || size > kMostRanks || ::ftruncate(file, off_t(bytes)) != 0)
+    return 2;
+  void *memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (memory == MAP_FAILED)
+    return 2;
+  auto *shared = static_cast<Shared *>(memory);
+  ++shared->joined;
+  while (shared->joined < size)
+    ::usleep(100);
+  ::unlink(name.c_str());
+  *handle = new Communicator{rank, size, shared,
+                             static_cast<char *>(memory) + 4096, name};
+  return 0;
+}
+
 } // namespace
 
 extern "C" {
@@ -152,30 +185,37 @@ int ncclGetUniqueId(UniqueId *id) {
   std::memset(id, 0, sizeof *id);
   std::snprintf(id->file, sizeof id->file, "/dev/shm/fake-nccl-%d",
                 int(::getpid()));
-  int file = ::open(id->file, O_RDWR | O_CREAT | O_TRUNC, 0600);
-  if (file < 0 || ::ftruncate(file, off_t(sizeof(Shared) + 4096 +
-                                          kMostRanks * kPlaceBytes)) != 0)
-    return 2;
-  ::close(file);
+  ::unlink(id->file);
   return 0;
 }
 
 int ncclCommInitRank(void **handle, int size, UniqueId id, int rank) {
-  int file = ::open(id.file, O_RDWR);
-  void *memory = ::mmap(nullptr, 4096 + kMostRanks * kPlaceBytes,
-                        PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  ::close(file);
-  if (memory == MAP_FAILED || size > kMostRanks)
-    return 2;
-  auto *shared = static_cast<Shared *>(memory);
-  ++shared->joined;
-  while (shared->joined < size)
-    ::usleep(100);
-  ::unlink(id.file);
-  *handle =
-      new Communicator{rank, size, shared, static_cast<char *>(memory) + 4096};
-  return 0;
+  return join(handle, id.file, rank, size);
 }
+
+int ncclCommSplit(void *handle, int color, int key, void **made, void *) {
+  auto &c = *static_cast<Communicator *>(handle);
+  Split &split = c.shared->splits[c.numSplits++];
+  split.colors[c.rank] = color;
+  split.keys[c.rank] = key;
+  ++split.joined;
+  while (split.joined < c.size)
+    ::usleep(100);
+  int size = 0, rank = 0;
+  for (int other = 0; other < c.size; ++other) {
+    if (split.colors[other] != color)
+      continue;
+    ++size;
+    rank += split.keys[other] < key;
+  }
+  return join(made,
+              c.file + "-" + std::to_string(c.numSplits) + "-" +
+                  std::to_string(color),
+              rank, size);
+}
+
+int ncclGroupStart() { return 0; }
+int ncclGroupEnd() { return 0; }
 
 int ncclCommDestroy(void *handle) {
   delete static_cast<Communicator *>(handle);
@@ -202,9 +242,10 @@ int ncclReduceScatter(unsigned long long from, unsigned long long to,
                       void *) {
   auto &c = *static_cast<Communicator *>(handle);
   if (to != from + size_t(c.rank) * count * widthOf(type) ||
-      operation != kAverage)
+      (operation != kAverage && operation != kSum))
     return 4;
-  return enqueue(handle, Kind::MeanOfPart, from, count * size_t(c.size), type);
+  return enqueue(handle, operation == kSum ? Kind::SumOfPart : Kind::MeanOfPart,
+                 from, count * size_t(c.size), type);
 }
 
 int ncclAllGather(unsigned long long from, unsigned long long to, size_t count,

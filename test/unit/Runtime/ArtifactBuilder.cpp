@@ -110,17 +110,21 @@ ArtifactBuilder::Command ArtifactBuilder::fill(Slice out, double value,
 }
 
 ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out,
-                                               artifact::CopyPart part) {
-  return command(Action::Copy,
-                 artifact::CreateCopy(builder, &source, &out, part).Union());
+                                               artifact::CopyPart part,
+                                               uint64_t sequences) {
+  return command(
+      Action::Copy,
+      artifact::CreateCopy(builder, &source, &out, part, sequences).Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory,
                                                          DataType type,
-                                                         CollectiveKind kind) {
+                                                         CollectiveKind kind,
+                                                         uint64_t sequences) {
   return command(
       Action::CollectiveStart,
-      artifact::CreateCollectiveStart(builder, &memory, type, kind).Union());
+      artifact::CreateCollectiveStart(builder, &memory, type, kind, sequences)
+          .Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::finishReduction(Slice memory) {
@@ -181,7 +185,7 @@ std::string ArtifactBuilder::finish() {
                      builder, "test 1.0", target.c_str(), "x86-64-v3",
                      &featureOffsets, &segments, &tensors, &kernels, &entries,
                      &binaries, &buffers, &locationOffsets, &options, nullptr,
-                     ranks),
+                     ranks, /*identity=*/0, /*extents=*/0, sequenceRanks),
                  artifact::ArtifactIdentifier());
   return seal(
       std::string(reinterpret_cast<const char *>(builder.GetBufferPointer()),

@@ -61,9 +61,11 @@ public:
                uint64_t batch = 1);
   Command fill(Slice out, double value, DataType type = DataType::F32);
   Command copy(Slice source, Slice out,
-               artifact::CopyPart part = artifact::CopyPart::None);
+               artifact::CopyPart part = artifact::CopyPart::None,
+               uint64_t sequences = 0);
   Command startReduction(Slice memory, DataType type = DataType::F32,
-                         CollectiveKind kind = CollectiveKind::AllReduce);
+                         CollectiveKind kind = CollectiveKind::AllReduce,
+                         uint64_t sequences = 0);
   Command finishReduction(Slice memory);
   Command initialize(unsigned tensor);
 
@@ -86,6 +88,8 @@ public:
   std::string overlappedEntry;
   /// The number of ranks that run it; 0 for any.
   uint32_t ranks = 0;
+  /// Those that share a sequence.
+  uint32_t sequenceRanks = 1;
   std::vector<std::string> features;
 
   /// The contents of the file. Ends the builder's use.

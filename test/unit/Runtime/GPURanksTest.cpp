@@ -261,6 +261,61 @@ TEST(GPURanksTest, Parts_AreThoseOfTheRank) {
   EXPECT_EQ(status, 0);
 }
 
+// A rank gives its two chunks of each sequence, and takes those of the sums.
+TEST(GPURanksTest, Chunks_AreThoseOfTheRank) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.sequenceRanks = 2;
+  unsigned x = b.tensor("x", DataType::F32, {4, 4}, TensorRole::Input);
+  unsigned all = b.tensor("all", DataType::F32, {2, 16}, TensorRole::Output);
+  unsigned sum = b.tensor("sum", DataType::F32, {2, 16}, TensorRole::State);
+  unsigned own = b.tensor("own", DataType::F32, {4, 4}, TensorRole::Output);
+  b.entry("update", {x}, {all, own},
+          {b.copy(b.of(x), b.of(all), artifact::CopyPart::Out, 2),
+           b.startReduction(b.of(all), DataType::F32,
+                            CollectiveKind::GatherSequence, 2),
+           b.finishReduction(b.of(all)), b.copy(b.of(all), b.of(sum)),
+           b.startReduction(b.of(sum), DataType::F32,
+                            CollectiveKind::ReduceScatterSequence, 2),
+           b.finishReduction(b.of(sum)),
+           b.copy(b.of(sum), b.of(own), artifact::CopyPart::Source, 2)});
+  std::string bytes = b.finish();
+  // Element i of a sequence s is 100 s + i.
+  auto run = [&](const TempDir &folder, int number) -> std::string {
+    Rank rank(folder, number);
+    if (std::string message = rank.load(bytes); !message.empty())
+      return message;
+    float *x = rank.program->findTensor("x")->as<float>();
+    auto valueOf = [&](int i) {
+      int chunk = i / 4 % 2 ? 3 - number : number;
+      return float(100 * (i / 8) + 4 * chunk + i % 4);
+    };
+    for (int i = 0; i < 16; ++i)
+      x[i] = valueOf(i);
+    // One command after the other, and as a graph.
+    for (int time = 0; time < 3; ++time)
+      if (Status status = rank.program->run("update"); !status)
+        return status.message();
+    const float *all = rank.program->findTensor("all")->as<float>();
+    for (int i = 0; i < 32; ++i)
+      if (all[i] != float(100 * (i / 16) + i % 16))
+        return "element " + std::to_string(i) + " is " + std::to_string(all[i]);
+    const float *own = rank.program->findTensor("own")->as<float>();
+    for (int i = 0; i < 16; ++i)
+      if (own[i] != 2 * valueOf(i))
+        return "sum " + std::to_string(i) + " is " + std::to_string(own[i]);
+    return "";
+  };
+  TempDir folder;
+  pid_t other = ::fork();
+  if (other == 0)
+    ::_exit(!run(folder, 1).empty());
+  EXPECT_EQ(run(folder, 0), "");
+  int status = 0;
+  ::waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(GPURanksTest, Profiles_SayWhenReductionsRan) {
   TempDir folder;
   OtherRank other(folder, 2);
