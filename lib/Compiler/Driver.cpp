@@ -129,6 +129,12 @@ LogicalResult nsa::Driver::checkOptions() {
                      "--shard-optimizer cannot be used with --no-fuse";
     return failure();
   }
+  if (options.contextParallel != 1 && options.forward && options.context == 0 &&
+      options.sampleContext == 0) {
+    messageStream << "--context-parallel needs --sample-context or "
+                     "--no-forward: no rank has whole sequences for @forward";
+    return failure();
+  }
   if (options.lineInfo && !chip) {
     messageStream << "--line-info needs a GPU; the target is cpu";
     return failure();
@@ -244,6 +250,7 @@ void nsa::Driver::warnOfUnusedOptions() {
         std::pair("--optimizer",
                   options.optimizer != training::defaultOptimizer),
         std::pair("--shard-optimizer", options.shardRanks != 1),
+        std::pair("--context-parallel", options.contextParallel != 1),
         std::pair("--reduce-precision", options.reducePrecision != "fp32")})
     if (isUsed)
       messageStream << "warning: " << name

@@ -174,6 +174,15 @@ const std::vector<OptionField> &nsa::optionFields() {
        "4, 8 or 16, 1 for no sharing",
        {"optimizer"},
        {"1", "2", "4", "8", "16"}},
+      {"context-parallel",
+       &Options::contextParallel,
+       "Ranks that share each sequence, in two chunks each: the artefact runs "
+       "on "
+       "a multiple of them; 1 shares none",
+       {"gradient"},
+       {},
+       /*least=*/1,
+       /*most=*/1024},
       {"recompute",
        &Options::recompute,
        "What backward computes again instead of keeping it: none, cheap "

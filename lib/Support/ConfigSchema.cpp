@@ -97,6 +97,7 @@ public:
   Status checkModel() const;
   Status checkRope() const;
   Status checkNsa() const;
+  Status checkContextParallel() const;
   Status checkTrain() const;
 
 private:
@@ -249,6 +250,25 @@ Status ConflictFinder::checkNsa() const {
   return {};
 }
 
+Status ConflictFinder::checkContextParallel() const {
+  int64_t ranks = config.train.contextParallel;
+  if (ranks == 1)
+    return {};
+  if (config.train.seqLen % (2 * ranks) != 0)
+    return conflict("train.seq_len",
+                    name("train.seq_len", config.train.seqLen) +
+                        " must be a multiple of 2 x " +
+                        name("train.context_parallel", ranks) +
+                        ": each rank has two chunks of a sequence",
+                    "train.context_parallel");
+  if (config.data.isolateDocuments)
+    return conflict("train.context_parallel",
+                    name("train.context_parallel", ranks) +
+                        " cannot be used with " +
+                        name("data.isolate_documents", true));
+  return {};
+}
+
 Status ConflictFinder::checkTrain() const {
   const TrainConfig &t = config.train;
   NSA_RETURN_IF_ERROR(checkDivides("train.micro_batch", t.microBatch,
@@ -260,6 +280,7 @@ Status ConflictFinder::checkTrain() const {
         name("train.accumulate_grad_batches", t.accumulateGradBatches) +
             " must be batch_size / micro_batch (" + std::to_string(passes) +
             ")");
+  NSA_RETURN_IF_ERROR(checkContextParallel());
   std::string steps = std::to_string(t.steps);
   std::string hint = "; to train only " + steps +
                      (t.steps == 1 ? " step" : " steps") +

@@ -366,6 +366,47 @@ def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShardSequence : Pass<"nsa-shard-sequence", "::mlir::func::FuncOp"> {
+  let summary = "Give each rank two chunks of every sequence";
+  let description = [{
+    Context parallelism, for programs whose sequences `ranks` ranks share. In the
+    entries `@accumulate` and `@eval`, before they are differentiated, tokens and
+    targets `[B, S]` become this rank's chunks `[2 * B, S / (2 * ranks)]` of them (see
+    `nn.gather_sequence`), and so does all that follows from them token by token. A
+    new input `at` `[2 * B, 2]` says of which sequence a row is a chunk, and at
+    which position it begins: rotations, attention and selection take it.
+    Keys and values of attention, and what compression takes, are gathered to
+    whole sequences; compressed rows are made on each rank.
+
+    An operation of whole sequences and of chunks that is no attention is an
+    error, and so is a length that `2 * ranks` does not divide.
+
+    Example, for two ranks:
+
+    ```mlir
+    %o, %lse = nsa.attention %q, %k, %v visible(#nsa.causal)
+        : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %ks = nn.gather_sequence %k {ranks = 2 : i64} : (tensor<2x16x2x16xf32>) -> tensor<1x64x2x16xf32>
+    %vs = nn.gather_sequence %v {ranks = 2 : i64} : (tensor<2x16x2x16xf32>) -> tensor<1x64x2x16xf32>
+    %o, %lse = nsa.attention %q, %ks, %vs visible(#nsa.causal) at(%at : tensor<2x2xi32>)
+        : tensor<2x16x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", /*default=*/"1",
+           "Ranks that share each sequence; 1 changes nothing">,
+  ];
+  let statistics = [
+    Statistic<"numGathers", "gathers", "Number of tensors that are gathered">,
+  ];
+}
+
 def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
   let summary = "Append gradients to functions that have an objective";
   let description = [{

@@ -57,6 +57,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
         createBuildEntries({options.forward && options.sampleContext == 0}));
     if (options.selection)
       manager.addPass(createReturnSelections());
+    if (options.contextParallel != 1)
+      manager.addNestedPass<func::FuncOp>(
+          createShardSequence({options.contextParallel}));
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
     if (options.recompute == "none" && options.recomputeBudget == 0)

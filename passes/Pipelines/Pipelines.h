@@ -7,7 +7,8 @@
 // - precision: nsa-expand-model, nsa-set-machine, nsa-set-input-shapes,
 //   nsa-limit-selection, nsa-assign-optimizers, nsa-merge-projections,
 //   nsa-precision
-// - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
+// - gradient: nsa-build-entries, for ranks that share sequences
+//   nsa-shard-sequence, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse; with a context,
 //   nsa-derive-decode and nsa-limit-selection first
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,

@@ -48,6 +48,9 @@ nsa::makeCompileOptions(const RunConfig &config, const std::string &target,
   if (config.runtime.recomputeBudget)
     all.push_back("--recompute-budget=" +
                   std::to_string(config.runtime.recomputeBudget));
+  if (config.train.contextParallel > 1)
+    all.push_back("--context-parallel=" +
+                  std::to_string(config.train.contextParallel));
   for (const std::string &option : options)
     all.push_back("--" + option);
   return all;

@@ -28,23 +28,18 @@ static void keepPositions(int32_t *targets, int64_t length,
 static Status loadBatch(const TrainBinding &binding,
                         const ValidationWindows &data,
                         const std::vector<uint64_t> &windows, uint64_t first,
-                        uint64_t count, PositionRange positions) {
-  const uint64_t batch = uint64_t(binding.microBatch);
+                        uint64_t count, PositionRange positions, int rank) {
   const uint64_t length = uint64_t(binding.seqLen);
+  std::vector<int32_t> tokens(uint64_t(binding.microBatch) * length),
+      starts = tokens, targets(tokens.size(), -1);
   for (uint64_t row = 0; row < count; ++row) {
     NSA_RETURN_IF_ERROR(
-        data.read(windows[first + row], binding.tokens + row * length,
-                  binding.targets + row * length,
-                  binding.starts ? binding.starts + row * length : nullptr));
-    keepPositions(binding.targets + row * length, binding.seqLen, positions);
+        data.read(windows[first + row], tokens.data() + row * length,
+                  targets.data() + row * length,
+                  binding.starts ? starts.data() + row * length : nullptr));
+    keepPositions(targets.data() + row * length, binding.seqLen, positions);
   }
-  std::fill(binding.tokens + count * length, binding.tokens + batch * length,
-            0);
-  std::fill(binding.targets + count * length, binding.targets + batch * length,
-            -1);
-  if (binding.starts)
-    std::fill(binding.starts + count * length, binding.starts + batch * length,
-              0);
+  binding.load(tokens.data(), targets.data(), starts.data(), rank);
   return {};
 }
 
@@ -70,18 +65,20 @@ static Status takeMarks(std::vector<std::string> &shares) {
   return {};
 }
 
-/// Losses of micro-batches rank, rank + size, ... from the bytes of each rank.
+/// Losses of micro-batches group, group + groups, ... from the bytes of each
+/// rank; those of a group have parts of the same ones.
 static Result<std::vector<BatchLoss>>
-interleave(const std::vector<std::string> &shares, size_t batches) {
-  std::vector<BatchLoss> losses(batches);
-  for (size_t i = 0; i < batches; ++i) {
-    const std::string &share = shares[i % shares.size()];
+interleave(const std::vector<std::string> &shares, size_t batches,
+           size_t ranksOfGroup) {
+  std::vector<BatchLoss> losses(batches * ranksOfGroup);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    size_t rank = i % shares.size();
     size_t at = i / shares.size() * sizeof(BatchLoss);
-    if (share.size() < at + sizeof(BatchLoss))
-      return Error{"rank " + std::to_string(i % shares.size()) + " evaluated " +
-                   std::to_string(share.size() / sizeof(BatchLoss)) +
+    if (shares[rank].size() < at + sizeof(BatchLoss))
+      return Error{"rank " + std::to_string(rank) + " evaluated " +
+                   std::to_string(shares[rank].size() / sizeof(BatchLoss)) +
                    " micro-batches, too few of " + std::to_string(batches)};
-    std::memcpy(&losses[i], share.data() + at, sizeof(BatchLoss));
+    std::memcpy(&losses[i], shares[rank].data() + at, sizeof(BatchLoss));
   }
   return losses;
 }
@@ -100,17 +97,20 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
   };
   std::string own;
   Status loaded;
-  for (uint64_t number = uint64_t(ranks.rank()); number < batches && loaded;
-       number += uint64_t(ranks.size())) {
-    loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number),
-                       positions);
-    if (!loaded)
+  const uint64_t ranksOfGroup = uint64_t(binding.sequenceRanks);
+  const uint64_t groups = uint64_t(ranks.size()) / ranksOfGroup;
+  for (uint64_t number = uint64_t(ranks.rank()) / ranksOfGroup;
+       number < batches; number += groups) {
+    if (loaded)
+      loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number),
+                         positions, ranks.rank());
+    // Ranks that share the sequences wait for this one's chunks.
+    if (!loaded && ranksOfGroup == 1)
       break;
     NSA_RETURN_IF_ERROR(model.run(training::evalEntry));
     const int32_t *targets = binding.targets;
-    int64_t count =
-        std::count_if(targets, targets + binding.microBatch * binding.seqLen,
-                      [](int32_t target) { return target >= 0; });
+    int64_t count = std::count_if(targets, targets + binding.ownTokens(),
+                                  [](int32_t target) { return target >= 0; });
     BatchLoss batchLoss = {count ? *binding.evalLoss : 0, uint32_t(count)};
     own.append(reinterpret_cast<const char *>(&batchLoss), sizeof batchLoss);
   }
@@ -124,7 +124,7 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     return Error{status.message()};
   }
   NSA_ASSIGN_OR_RETURN(std::vector<BatchLoss> losses,
-                       interleave(shares, batches));
+                       interleave(shares, batches, ranksOfGroup));
   EvalResult result;
   for (const BatchLoss &own : losses) {
     result.loss += double(own.loss) * double(own.targets);

@@ -155,8 +155,12 @@ Status Evaluator::record(const char *message, const EvalResult &result) {
   EvaluationRecord entry = recordOf(message);
   entry.loss = result.loss;
   entry.tokens = result.tokens;
-  if (!run.statistics.empty())
-    entry.attention = run.statistics.read();
+  if (!run.statistics.empty()) {
+    NSA_ASSIGN_OR_RETURN(
+        entry.attention,
+        run.statistics.read(run.ranks, std::string(message) + " at step " +
+                                           std::to_string(run.state.step)));
+  }
   std::vector<PositionRange> ranges = positionRanges(run.plan.seqLen);
   if (ranges.size() > 1) {
     int64_t batches = std::max<int64_t>(

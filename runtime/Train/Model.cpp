@@ -278,6 +278,11 @@ static void bindShapes(Binder &binder, const Model &model,
   }
   binding.microBatch = int64_t(tokens->shape[0]);
   binding.seqLen = int64_t(tokens->shape[1]);
+  binding.sequenceRanks = model.sequenceRanks();
+  if (binding.sequenceRanks > 1) {
+    binding.microBatch /= 2;
+    binding.seqLen *= 2 * binding.sequenceRanks;
+  }
   if (!binder.samples()) {
     binding.vocab = model.vocabSize();
     if (binding.vocab == 0)
@@ -295,7 +300,7 @@ static void bindShapes(Binder &binder, const Model &model,
                                                  : training::logitsOutput);
   if (!logits)
     return;
-  uint64_t rows = decodes ? 1 : tokens->shape[1];
+  uint64_t rows = decodes ? 1 : uint64_t(binding.seqLen);
   bool isLogits =
       logits->shape.size() == 3 && logits->shape[1] == rows &&
       (logits->type == DataType::F32 || logits->type == DataType::BF16 ||
@@ -344,8 +349,12 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
       binder.fail(std::string("it has no entry '") + entry + "'");
   TrainBinding binding;
   bindShapes(binder, model, binding);
-  std::vector<uint64_t> batch = {uint64_t(binding.microBatch),
+  std::vector<uint64_t> whole = {uint64_t(binding.microBatch),
                                  uint64_t(binding.seqLen)};
+  std::vector<uint64_t> batch = whole, places = {2 * whole[0], 2};
+  bool isCut = binding.sequenceRanks > 1;
+  if (isCut)
+    batch = {places[0], whole[1] / uint64_t(2 * binding.sequenceRanks)};
   auto ids = [&](const char *entry, const char *name,
                  const std::vector<uint64_t> &shape) {
     return binder.bind<int32_t>(true, entry, name, DataType::I32, shape);
@@ -360,12 +369,15 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
       model.input(training::accumulateEntry, training::startInput) != nullptr;
   if (isIsolated)
     binding.starts =
-        ids(training::accumulateEntry, training::startInput, batch);
+        ids(training::accumulateEntry, training::startInput, whole);
+  if (isCut)
+    binding.at = ids(training::accumulateEntry, training::atInput, places);
   bindSamples(binder, binding, isIsolated);
   binding.sampleContext = model.sampleContext();
-  auto sharesStarts = [&](const char *entry) {
-    return !isIsolated ||
-           ids(entry, training::startInput, batch) == binding.starts;
+  auto sharesPlaces = [&](const char *entry) {
+    return (!isIsolated ||
+            ids(entry, training::startInput, whole) == binding.starts) &&
+           (!isCut || ids(entry, training::atInput, places) == binding.at);
   };
   binding.hyper =
       binder.bind<float>(true, training::updateEntry, training::hyperInput,
@@ -385,7 +397,7 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
                     binding.tokens &&
                 ids(training::evalEntry, training::targetsInput, batch) ==
                     binding.targets &&
-                sharesStarts(training::evalEntry);
+                sharesPlaces(training::evalEntry);
   binding.hasStep = model.hasEntry(training::stepEntry);
   if (binding.hasStep)
     shared = shared &&
@@ -393,7 +405,7 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
                  binding.tokens &&
              ids(training::stepEntry, training::targetsInput, batch) ==
                  binding.targets &&
-             sharesStarts(training::stepEntry) &&
+             sharesPlaces(training::stepEntry) &&
              scalar(training::stepEntry, training::gradNormOutput) ==
                  binding.gradNorm &&
              scalar(training::stepEntry, training::lossSumOutput) ==
@@ -405,6 +417,27 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
   if (!binder.message.empty())
     return Error{binder.message};
   return binding;
+}
+
+void TrainBinding::load(const int32_t *ofTokens, const int32_t *ofTargets,
+                        const int32_t *ofStarts, int rank) const {
+  if (starts)
+    std::copy_n(ofStarts, microBatch * seqLen, starts);
+  if (!at) {
+    std::copy_n(ofTokens, microBatch * seqLen, tokens);
+    std::copy_n(ofTargets, microBatch * seqLen, targets);
+    return;
+  }
+  int64_t length = seqLen / (2 * sequenceRanks);
+  for (int64_t row = 0; row < 2 * microBatch; ++row) {
+    int64_t first = length * int64_t(chunkOf(uint64_t(row), uint64_t(rank),
+                                             uint64_t(sequenceRanks)));
+    int64_t from = row / 2 * seqLen + first;
+    std::copy_n(ofTokens + from, length, tokens + row * length);
+    std::copy_n(ofTargets + from, length, targets + row * length);
+    at[2 * row] = int32_t(row / 2);
+    at[2 * row + 1] = int32_t(first);
+  }
 }
 
 //===----------------------------------------------------------------------===//

@@ -106,6 +106,9 @@ public:
   /// Tokens that the model has, as its configuration says; 0 if it has none.
   virtual int64_t vocabSize() const { return 0; }
 
+  /// Ranks that share each sequence; see chunkOf.
+  virtual int64_t sequenceRanks() const { return 1; }
+
   /// Identifies the program: equal programs have equal hashes, whatever their
   /// files say besides; see Artifact::identity.
   virtual uint64_t hash() const = 0;
@@ -165,6 +168,9 @@ public:
   double waitedSeconds() const override { return program.waitedSeconds(); }
   int64_t sampleContext() const override;
   int64_t vocabSize() const override;
+  int64_t sequenceRanks() const override {
+    return program.artifact()->sequence_ranks();
+  }
   uint64_t hash() const override { return program.artifact().identity(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;
@@ -187,6 +193,9 @@ struct TrainBinding {
   int32_t *targets = nullptr;
   /// Where each token's document begins; null where documents see each other.
   int32_t *starts = nullptr;
+  /// The sequence and the first position of each row of tokens and targets;
+  /// null where these are whole sequences.
+  int32_t *at = nullptr;
   float *hyper = nullptr;
   const float *gradNorm = nullptr;
   const float *lossSum = nullptr;
@@ -209,11 +218,20 @@ struct TrainBinding {
   /// of forward.
   TensorView logits;
 
+  /// Fills the inputs of a pass from its sequences, [microBatch, seqLen] each:
+  /// with the rank's chunks of them where ranks share them.
+  void load(const int32_t *ofTokens, const int32_t *ofTargets,
+            const int32_t *ofStarts, int rank) const;
+  /// Tokens of a rank in a pass.
+  int64_t ownTokens() const { return microBatch * seqLen / sequenceRanks; }
+
   bool decodes() const { return sampleToken != nullptr; }
   bool samples() const { return decodes() || forwardTokens; }
 
+  /// Whole sequences, and the tokens of each.
   int64_t microBatch = 0;
   int64_t seqLen = 0;
+  int64_t sequenceRanks = 1;
   int64_t vocab = 0;
   int64_t forwardBatch = 0;
   bool hasStep = false;

@@ -65,21 +65,30 @@ Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
   if (config.microBatch != microBatch)
     return differs("train.micro_batch", "micro-batch", config.microBatch,
                    microBatch);
-  if (config.batchSize % (microBatch * ranks) != 0)
-    return Error{"train.batch_size (" + std::to_string(config.batchSize) +
-                 ") must be a multiple of the artefact's micro-batch times the "
-                 "ranks (" +
-                 std::to_string(microBatch) + " x " + std::to_string(ranks) +
+  int64_t shared = config.contextParallel;
+  if (ranks % shared != 0)
+    return Error{"train.context_parallel (" + std::to_string(shared) +
+                 ") must divide the number of ranks (" + std::to_string(ranks) +
                  ")"};
-  int64_t passes = config.batchSize / (microBatch * ranks);
+  int64_t groups = ranks / shared;
+  if (config.batchSize % (microBatch * groups) != 0)
+    return Error{
+        "train.batch_size (" + std::to_string(config.batchSize) +
+        ") must be a multiple of the artefact's micro-batch times the " +
+        (shared > 1 ? "groups of ranks that share sequences (" : "ranks (") +
+        std::to_string(microBatch) + " x " + std::to_string(groups) + ")"};
+  int64_t passes = config.batchSize / (microBatch * groups);
   if (config.accumulateGradBatches != 0 &&
       config.accumulateGradBatches != passes)
     return Error{"train.accumulate_grad_batches (" +
                  std::to_string(config.accumulateGradBatches) +
                  ") must be batch_size / " +
-                 (ranks > 1 ? "(micro_batch x ranks)" : "micro_batch") + " (" +
-                 std::to_string(passes) + ")"};
-  return BatchPlan{microBatch, seqLen, passes, ranks};
+                 (shared > 1 && groups > 1
+                      ? "(micro_batch x ranks / context_parallel)"
+                  : groups > 1 ? "(micro_batch x ranks)"
+                               : "micro_batch") +
+                 " (" + std::to_string(passes) + ")"};
+  return BatchPlan{microBatch, seqLen, passes, groups, shared};
 }
 
 } // namespace nsa

@@ -32,23 +32,26 @@ struct BatchPlan {
   int64_t seqLen = 0;
   /// Passes of one rank per optimizer step.
   int64_t passes = 0;
-  int64_t ranks = 1;
+  /// Groups of ranks: those of a group share their sequences, mostly one.
+  int64_t groups = 1;
+  int64_t ranksOfGroup = 1;
 
-  int64_t sequencesPerStep() const { return microBatch * passes * ranks; }
+  int64_t sequencesPerStep() const { return microBatch * passes * groups; }
   int64_t tokensPerStep() const { return sequencesPerStep() * seqLen; }
 
   /// The first sample of a pass of a rank in a step before which `consumed`
   /// samples were taken. All samples of a step are taken in the same
   /// micro-batches, however many ranks share them.
   uint64_t firstSample(uint64_t consumed, int64_t pass, int64_t rank) const {
-    return consumed + uint64_t((pass * ranks + rank) * microBatch);
+    return consumed +
+           uint64_t((pass * groups + rank / ranksOfGroup) * microBatch);
   }
 };
 
 /// Cuts `train.batch_size`, the sequences of a step of all ranks, into passes
 /// of the compiled micro-batch. An error names the key and both numbers when
-/// the program was compiled for another micro-batch or length, or the batch
-/// does not divide.
+/// the program was compiled for another micro-batch or length, or the batch or
+/// the ranks do not divide.
 Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
                             int64_t seqLen, int64_t ranks = 1);
 

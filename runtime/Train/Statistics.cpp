@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <string_view>
 
 namespace nsa {
@@ -15,6 +16,7 @@ static bool endsWith(const std::string &text, const std::string &end) {
 
 Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
   StatisticsBinding binding;
+  binding.sequenceRanks = model.sequenceRanks();
   struct Kind {
     const char *suffix;
     uint64_t numbers;
@@ -43,13 +45,72 @@ Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
   return binding;
 }
 
-AttentionStatistics StatisticsBinding::read() const {
+AttentionStatistics StatisticsBinding::readOwn() const {
   AttentionStatistics statistics;
   for (auto [layer, x] : gates)
     statistics.gates.push_back({x[0], x[1], x[2], x[3], layer});
   for (auto [layer, x] : selections)
     statistics.selections.push_back({x[0], x[1], x[2], layer});
   return statistics;
+}
+
+/// Numbers of one layer on a rank that has one of `share` parts of the tokens.
+static void addShare(GateStatistics &sum, const GateStatistics &own,
+                     double share) {
+  sum.compressed += own.compressed * share;
+  sum.selected += own.selected * share;
+  sum.window += own.window * share;
+  sum.entropy += own.entropy * share;
+}
+
+/// Distances are means over blocks.
+static void addShare(SelectionStatistics &sum, const SelectionStatistics &own,
+                     double share) {
+  double blocks = sum.mean + own.mean * share;
+  if (blocks > 0)
+    sum.distance =
+        (sum.distance * sum.mean + own.distance * own.mean * share) / blocks;
+  sum.mean = blocks;
+  sum.distinct += own.distinct * share;
+}
+
+template <typename T>
+static void addShares(std::vector<T> &sums, const char *bytes, double share) {
+  for (T &sum : sums) {
+    T own;
+    std::memcpy(&own, bytes, sizeof own);
+    bytes += sizeof own;
+    addShare(sum, own, share);
+  }
+}
+
+Result<AttentionStatistics>
+StatisticsBinding::read(Ranks &ranks, const std::string &name) const {
+  AttentionStatistics own = readOwn();
+  if (sequenceRanks == 1)
+    return own;
+  size_t gateBytes = own.gates.size() * sizeof(GateStatistics);
+  size_t selectionBytes = own.selections.size() * sizeof(SelectionStatistics);
+  std::string bytes(gateBytes + selectionBytes, '\0');
+  std::memcpy(bytes.data(), own.gates.data(), gateBytes);
+  std::memcpy(bytes.data() + gateBytes, own.selections.data(), selectionBytes);
+  NSA_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                       ranks.exchange("statistics, " + name, bytes));
+  AttentionStatistics sums;
+  for (const GateStatistics &gate : own.gates)
+    sums.gates.push_back({0, 0, 0, 0, gate.layer});
+  for (const SelectionStatistics &selection : own.selections)
+    sums.selections.push_back({0, 0, 0, selection.layer});
+  size_t first = size_t(ranks.rank() / sequenceRanks * sequenceRanks);
+  double share = 1.0 / double(sequenceRanks);
+  for (size_t rank = first; rank < first + size_t(sequenceRanks); ++rank) {
+    if (all[rank].size() != bytes.size())
+      return Error{"rank " + std::to_string(rank) +
+                   " is of another version of the trainer"};
+    addShares(sums.gates, all[rank].data(), share);
+    addShares(sums.selections, all[rank].data() + gateBytes, share);
+  }
+  return sums;
 }
 
 std::vector<std::pair<std::string, double>>

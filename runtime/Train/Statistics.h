@@ -8,6 +8,7 @@
 #ifndef NSA_RUNTIME_TRAIN_STATISTICS_H
 #define NSA_RUNTIME_TRAIN_STATISTICS_H
 
+#include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Model.h"
 
 #include <string>
@@ -59,10 +60,14 @@ public:
 
   bool empty() const { return gates.empty() && selections.empty(); }
 
-  /// What the last run of `eval` gave.
-  AttentionStatistics read() const;
+  /// What the last run of `eval` gave; of the ranks that share sequences, what
+  /// they have together. `name` is this reading's alone in the run.
+  Result<AttentionStatistics> read(Ranks &ranks, const std::string &name) const;
 
 private:
+  AttentionStatistics readOwn() const;
+
+  int64_t sequenceRanks = 1;
   /// By the numbers of their layers.
   std::vector<std::pair<int64_t, const float *>> gates, selections;
 };

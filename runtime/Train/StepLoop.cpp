@@ -139,7 +139,9 @@ Status StepLoop::addStatistics(StepRecord &record) {
   if (run.statistics.empty() || !isLogged(record.step))
     return {};
   NSA_RETURN_IF_ERROR(run.model.run(training::evalEntry));
-  record.attention = run.statistics.read();
+  NSA_ASSIGN_OR_RETURN(
+      record.attention,
+      run.statistics.read(run.ranks, "step " + std::to_string(record.step)));
   return {};
 }
 
@@ -415,16 +417,20 @@ Error StepLoop::endOnData() {
 /// update cleared the gradients, and changed nothing else: the same passes give
 /// the same gradients again.
 Result<std::string> StepLoop::findFirstNonFinite() {
-  for (int64_t pass = 0; pass < run.plan.passes; ++pass) {
+  std::string first;
+  // Ranks that share the sequences take every pass together.
+  for (int64_t pass = 0;
+       pass < run.plan.passes && (first.empty() || run.plan.ranksOfGroup > 1);
+       ++pass) {
     samples.load(pass, run.binding);
     NSA_RETURN_IF_ERROR(run.model.run(training::accumulateEntry));
-    Result<std::string> found = firstNonFiniteGradient(run.model);
-    if (!found)
-      return found;
-    if (!found->empty())
-      return *found + " in pass " + std::to_string(pass + 1);
+    if (!first.empty())
+      continue;
+    NSA_ASSIGN_OR_RETURN(first, firstNonFiniteGradient(run.model));
+    if (!first.empty())
+      first += " in pass " + std::to_string(pass + 1);
   }
-  return std::string();
+  return first;
 }
 
 /// The other ranks may wait for a reduction.

@@ -37,11 +37,9 @@ Status StepSamples::readAhead(uint64_t consumed) {
 }
 
 void StepSamples::load(int64_t pass, const TrainBinding &binding) const {
-  int64_t size = plan.microBatch * plan.seqLen;
-  std::copy_n(current.tokens.data() + pass * size, size, binding.tokens);
-  std::copy_n(current.targets.data() + pass * size, size, binding.targets);
-  if (binding.starts)
-    std::copy_n(current.starts.data() + pass * size, size, binding.starts);
+  int64_t first = pass * plan.microBatch * plan.seqLen;
+  binding.load(current.tokens.data() + first, current.targets.data() + first,
+               binding.starts ? current.starts.data() + first : nullptr, rank);
 }
 
 } // namespace nsa

@@ -90,6 +90,12 @@ Status Trainer::prepare() {
   NSA_ASSIGN_OR_RETURN(
       context.plan, planBatch(context.config.train, context.binding.microBatch,
                               context.binding.seqLen, context.ranks.size()));
+  if (context.binding.sequenceRanks != context.plan.ranksOfGroup)
+    return Error{"train.context_parallel is " +
+                 std::to_string(context.plan.ranksOfGroup) +
+                 ", the artefact was compiled for " +
+                 std::to_string(context.binding.sequenceRanks) +
+                 " (nsa-compile --context-parallel)"};
   NSA_RETURN_IF_ERROR(openText());
   // Checkpoints say it: that they cannot must not come out after hours.
   if (Result<std::vector<StateRange>> kept =
@@ -205,8 +211,13 @@ void Trainer::printHeader() {
   context.journal.say(
       grouped(parameterCount(context.model)) + " parameters | " +
       grouped(uint64_t(context.plan.tokensPerStep())) + " tokens per step = " +
-      (context.ranks.size() > 1
-           ? std::to_string(context.ranks.size()) + " ranks x "
+      (context.plan.groups > 1
+           ? std::to_string(context.plan.groups) +
+                 (context.plan.ranksOfGroup > 1 ? " groups of " : " ranks x ")
+           : "") +
+      (context.plan.ranksOfGroup > 1
+           ? std::to_string(context.plan.ranksOfGroup) +
+                 " ranks that share sequences: "
            : "") +
       std::to_string(context.plan.passes) + " x " +
       std::to_string(context.plan.microBatch) + " sequences of " +

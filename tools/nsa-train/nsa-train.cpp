@@ -141,6 +141,7 @@ static Result<std::unique_ptr<Ranks>> joinRanks(const CommandLine &line,
     options.identity.token = *token;
   }
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
+  options.sequenceRanks = int(config.train.contextParallel);
   if (config.runtime.device == "cpu")
     options.plugin =
         !line.gloo.empty()

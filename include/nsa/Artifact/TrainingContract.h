@@ -62,6 +62,9 @@
 // Where documents do not
 // see each other, accumulate, step, eval and forward also take start, i32
 // [B, S]: the index in its row of the first token of each token's document.
+// Where C ranks share sequences (--context-parallel), tokens and targets of
+// accumulate, step and eval are this rank's chunks [2B, S / 2C] (see chunkOf),
+// and at, i32 [2B, 2], has the sequence and the first position of each.
 // Programs in f16 keep
 // the scale of their loss and output it from `update` and `step`.
 //
@@ -102,6 +105,7 @@ inline constexpr const char nextEntry[] = "next";
 inline constexpr const char tokensInput[] = "tokens";
 inline constexpr const char targetsInput[] = "targets";
 inline constexpr const char startInput[] = "start";
+inline constexpr const char atInput[] = "at";
 inline constexpr const char hyperInput[] = "hyper";
 inline constexpr const char tokenInput[] = "token";
 inline constexpr const char positionsInput[] = "positions";

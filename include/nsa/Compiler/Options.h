@@ -94,6 +94,9 @@ struct CompilerOptions {
   /// Ranks that share the optimizer's states: 2, 4, 8 or 16. The artefact runs
   /// on exactly as many. 1: each rank has all, and any number may run it.
   int64_t shardRanks = 1;
+  /// Ranks that share each sequence, of neighbouring numbers: the artefact runs
+  /// on a multiple of them. 1: each has sequences of its own.
+  int64_t contextParallel = 1;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };
