@@ -252,21 +252,14 @@ Status ConflictFinder::checkNsa() const {
 
 Status ConflictFinder::checkContextParallel() const {
   int64_t ranks = config.train.contextParallel;
-  if (ranks == 1)
+  if (ranks == 1 || config.train.seqLen % (2 * ranks) == 0)
     return {};
-  if (config.train.seqLen % (2 * ranks) != 0)
-    return conflict("train.seq_len",
-                    name("train.seq_len", config.train.seqLen) +
-                        " must be a multiple of 2 x " +
-                        name("train.context_parallel", ranks) +
-                        ": each rank has two chunks of a sequence",
-                    "train.context_parallel");
-  if (config.data.isolateDocuments)
-    return conflict("train.context_parallel",
-                    name("train.context_parallel", ranks) +
-                        " cannot be used with " +
-                        name("data.isolate_documents", true));
-  return {};
+  return conflict("train.seq_len",
+                  name("train.seq_len", config.train.seqLen) +
+                      " must be a multiple of 2 x " +
+                      name("train.context_parallel", ranks) +
+                      ": each rank has two chunks of a sequence",
+                  "train.context_parallel");
 }
 
 Status ConflictFinder::checkTrain() const {

@@ -144,10 +144,13 @@ Result<std::string> nsa::describeCost(const RunConfig &config, int64_t ranks,
       text += "stage " + std::to_string(stage + 1) + ", ";
     text += formatted(
         "%s steps of %lld x %lld tokens, in micro-batches of %lld on "
-        "%lld rank%s\n",
+        "%lld rank%s",
         grouped(uint64_t(steps)).c_str(), (long long)plan.sequencesPerStep(),
         (long long)plan.seqLen, (long long)plan.microBatch, (long long)ranks,
         ranks == 1 ? "" : "s");
+    if (plan.ranksOfGroup > 1)
+      text += ", " + std::to_string(plan.ranksOfGroup) + " for each sequence";
+    text += '\n';
     text += formatted("  memory %s MiB: parameters %.0f, gradients %.0f, "
                       "optimizer %.0f, activations %.0f, workspace %.0f\n",
                       grouped(uint64_t(std::ceil(needs.total))).c_str(),

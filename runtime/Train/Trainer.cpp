@@ -217,7 +217,7 @@ void Trainer::printHeader() {
            : "") +
       (context.plan.ranksOfGroup > 1
            ? std::to_string(context.plan.ranksOfGroup) +
-                 " ranks that share sequences: "
+                 " ranks for each sequence: "
            : "") +
       std::to_string(context.plan.passes) + " x " +
       std::to_string(context.plan.microBatch) + " sequences of " +

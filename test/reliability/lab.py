@@ -217,9 +217,19 @@ class Lab:
 
     def command(self, folder, *options, settings=None, artefact=None, data=None):
         """nsa-train, for runs below `folder`/runs."""
-        return [self.tool("nsa-train"), artefact or self.artefact, "--config", self.config,
+        artefact = artefact or self.artefact_of((settings or {}).get("train.context_parallel", 1))
+        return [self.tool("nsa-train"), artefact, "--config", self.config,
                 "--data", data or self.data, "--out-dir", folder / "runs", "--no-progress", "--threads=1",
                 *jobs.assign({**self.settings, **(settings or {})}), *options]
+
+    def artefact_of(self, sharing):
+        """The program of ranks of which so many share each sequence."""
+        def make():
+            made = self.scratch / f"model-{sharing}.nsax"
+            self.must("nsa-compile", self.artefact.with_suffix(".mlir"), "-o", made, "--no-forward",
+                      f"--context-parallel={sharing}")
+            return made
+        return self.artefact if sharing == 1 else self.once(("artefact", sharing), make)
 
     def start(self, folder, *options, env=None, **changes):
         return Process(self.command(folder, *options, **changes), folder, env)

@@ -38,29 +38,32 @@ class Ranks:
         ranks = 4 if number % 4 == 3 else 2
         freeze = number % 2 == 1
         victim = rng.randrange(ranks)
+        settings = {**SETTINGS, "train.context_parallel": 1 + number // 4 % 2}
         what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}"
+        if settings["train.context_parallel"] > 1:
+            what += ", sequences of two"
         try:
             for attempt in range(10):
                 name = f"run{attempt}"
-                done = self.disturb(lab, rng, folder, name, ranks, victim, freeze)
+                done = self.disturb(lab, rng, folder, name, ranks, victim, freeze, settings)
                 if done:
                     break
             else:
                 raise Wrong("the run was faster than the signal ten times")
             done.expect(5)
             done = lab.train(folder, "--resume=auto", "--run-name=again", "--nproc", ranks,
-                             settings=SETTINGS)
+                             settings=settings)
             run = named_run(done.expect(0))
-            lab.same(run, lab.reference(ranks, **SETTINGS), done.expect(0))
+            lab.same(run, lab.reference(ranks, **settings), done.expect(0))
         except Wrong as error:
             raise type(error)(f"{what}: {error}") from None
         return what
 
-    def disturb(self, lab, rng, folder, name, ranks, victim, freeze):
+    def disturb(self, lab, rng, folder, name, ranks, victim, freeze, settings):
         """How the run ended after the signal; nothing if it was over before."""
         options = ["--nproc", ranks, f"--run-name={name}"]
         options += [f"--rank-seconds={RANK_SECONDS}"] if freeze else []
-        process = lab.start(folder, *options, settings=SETTINGS)
+        process = lab.start(folder, *options, settings=settings)
         run = folder / "runs" / name
         step = rng.randrange(0, SETTINGS["train.steps"] - 8)
         try:
@@ -79,7 +82,7 @@ class Ranks:
             process.stop()
         if done.code == 0:
             # It had made its last step between the look and the signal.
-            lab.same(run, lab.reference(ranks, **SETTINGS), done)
+            lab.same(run, lab.reference(ranks, **settings), done)
             return None
         text = done.out + done.err
         if not jobs.blames(text, victim, ranks) and silent_ranks(text) != {victim}:

@@ -424,6 +424,35 @@ TEST(Artifact, Parts_AreThoseOfItsRanks) {
               "unknown collective 7");
 }
 
+TEST(Artifact, Chunks_AreThoseOfItsSequences) {
+  using artifact::CopyPart;
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 1);
+              }),
+              "has chunks of 64 bytes of 1 sequences for 1 ranks");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.sequenceRanks = 2;
+                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 3);
+              }),
+              "has chunks of 64 bytes of 3 sequences for 2 ranks");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.sequenceRanks = 2;
+                return b.copy(b.arena(64), b.arena(64), CopyPart::Source, 1);
+              }),
+              "copy out has 64 bytes, expected 32");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.sequenceRanks = 2;
+                return b.startReduction(b.arena(64), DataType::F32,
+                                        CollectiveKind::GatherSequence);
+              }),
+              "is of 0 sequences, a gather_sequence");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.sequenceRanks = 0;
+                return b.fill(b.arena(64), 0);
+              }),
+              "sequences of 0 ranks, expected 1 to 1024");
+}
+
 TEST(Artifact, InitializedTensors_HaveAValue) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 unsigned w =

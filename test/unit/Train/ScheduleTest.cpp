@@ -93,6 +93,25 @@ TEST(Schedule, BatchSize_IsSequencesPerOptimizerStep) {
   EXPECT_TRUE(planBatch(train, 4, 16).ok());
 }
 
+TEST(Schedule, RanksThatShareSequences_TakeTheSameSamples) {
+  TrainConfig train;
+  train.batchSize = 12;
+  train.microBatch = 2;
+  train.seqLen = 16;
+  train.contextParallel = 2;
+  BatchPlan plan = take(planBatch(train, 2, 16, 6));
+  EXPECT_EQ(plan.passes, 2);
+  EXPECT_EQ(plan.sequencesPerStep(), 12);
+  EXPECT_EQ(plan.firstSample(0, 1, 2), 8u);
+  EXPECT_EQ(plan.firstSample(0, 1, 3), 8u);
+  EXPECT_EQ(planBatch(train, 2, 16, 3).message(),
+            "train.context_parallel (2) must divide the number of ranks (3)");
+  EXPECT_EQ(planBatch(train, 2, 16, 8).message(),
+            "train.batch_size (12) must be a multiple of the artefact's "
+            "micro-batch times the groups of ranks that share sequences "
+            "(2 x 4)");
+}
+
 TEST(Schedule, Errors_NameBothNumbers) {
   TrainConfig train;
   train.batchSize = 12;
