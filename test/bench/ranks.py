@@ -10,7 +10,7 @@
       hidden (of commands one by one: what is profiled is no CUDA graph), and the
       memory of a GPU, with and without an optimizer's state that ranks share; then
       holds fp32 losses of several GPUs against those of one (smoke-same,
-      smoke-recompute, smoke-shared), and kills and freezes ranks of the largest
+      smoke-recompute, smoke-shared, smoke-context), and kills and freezes ranks of the largest
       number of GPUs, and goes on after a kill (smoke-lost). Exit code 1 if losses
       differ by more than 1e-5, ranks of a large model are more than 5 % of a step
       apart (lesson 8), a rank lives on, ends with another code than 5 or blames
@@ -27,7 +27,8 @@ Everything takes longer than 10 minutes. In parts, of which each takes less:
   test/bench/ranks.py run F --gpus 1 2 4 8 --only llama-4096x1 --out llama
   test/bench/ranks.py run F --gpus 2 4 8 --only m7c-2048x4-shared --out m7c-shared
   test/bench/ranks.py run F --gpus 2 4 8 --only llama-4096x1-shared --out llama-shared
-  test/bench/ranks.py run F --gpus 1 2 4 8 --only smoke-same smoke-recompute smoke-shared
+  test/bench/ranks.py run F --gpus 1 2 4 8 --only m7c-32768x1 m7c-32768x1-context --out m7c-context
+  test/bench/ranks.py run F --gpus 1 2 4 8 --only smoke-same smoke-recompute smoke-shared smoke-context
   test/bench/ranks.py run F --gpus 8 --only smoke-lost
 
 With --target cpu ranks reduce by Gloo, and nothing is profiled.
@@ -53,14 +54,18 @@ SPEED = {
     "m7c-2048x4": ("m7c_125m", 2048, 4, {}),
     "m7c-2048x4-bf16": ("m7c_125m", 2048, 4, {}),
     "llama-4096x1": ("llama_1b", 4096, 1, {"runtime.gradient_checkpointing": "cheap"}),
+    "m7c-32768x1": ("m7c_125m", 32768, 1, {}),
     "smoke-speed": ("smoke", 64, 4, {}),
 }
 # The same where ranks share the optimizer's state: compiled for each number of ranks.
 SHARED = {name + "-shared": SPEED[name] for name in ("m7c-2048x4", "llama-4096x1")}
-SPEED |= SHARED
+# All ranks share each sequence: as many tokens for all, compiled for each number too.
+CONTEXT = {name + "-context": SPEED[name] for name in ("m7c-32768x1",)}
+SPEED |= SHARED | CONTEXT
 SAME = {
     "smoke-same": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
     "smoke-shared": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
+    "smoke-context": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
     "smoke-recompute": ("smoke", 64, 1, {"runtime.precision": "fp32",
                                          "runtime.gradient_checkpointing": "block"}),
 }
@@ -68,6 +73,7 @@ JOBS = SPEED | SAME
 # What is done with smoke-same besides.
 LOST = "smoke-lost"
 SHARING = (2, 4, 8)
+PER_RANKS = ("-shared", "-context")
 KILL_LIMIT = 30
 # Percent of a step that ranks may be apart, where steps take long enough to say.
 MOST_APART = 5
@@ -86,10 +92,11 @@ def prepare(args):
         # As many passes as the ranks need.
         values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
         options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
-        if name.endswith("-shared"):
-            for ranks in args.shared:
-                jobs.prepare(args, f"{name}-{ranks}", config, values | overrides,
-                             f"--shard-optimizer={ranks}")
+        for ranks in args.shared if name.endswith(PER_RANKS) else []:
+            own = {} if name.endswith("-shared") else {"train.context_parallel": ranks}
+            options = [f"--context-parallel={ranks}", "--no-forward"] if own else [f"--shard-optimizer={ranks}"]
+            jobs.prepare(args, f"{name}-{ranks}", config, values | overrides | own, *options)
+        if name.endswith(PER_RANKS):
             continue
         jobs.prepare(args, name, config, values | overrides, *options)
     if args.target == "cpu":
@@ -110,7 +117,7 @@ def rank_options(args, ranks):
 
 
 def job_for(name, ranks):
-    return f"{name}-{ranks}" if name.endswith("-shared") else name
+    return f"{name}-{ranks}" if name.endswith(PER_RANKS) else name
 
 
 def is_cpu(args, job):
@@ -150,9 +157,10 @@ def measure(args, name, ranks, single):
     """Prints a line, and returns tokens per second; `single` are those of one GPU."""
     job, label = job_for(name, ranks), f"{job_for(name, ranks)}-on-{ranks}"
     _, length, batch, _ = SPEED[name]
-    values = {"train.batch_size": batch * ranks, "train.steps": args.steps}
+    batch *= 1 if name in CONTEXT else ranks
+    values = {"train.batch_size": batch, "train.steps": args.steps}
     directory = jobs.train(args, job, values, *rank_options(args, ranks), label=label)
-    speed = tokens_per_second(directory, label, batch * ranks * length)
+    speed = tokens_per_second(directory, label, batch * length)
     log = log_of(args, label)
     spreads = [float(text) for text in re.findall(r"ranks differ by ([\d.]+) % of a step", log)]
     memory = re.search(r"([\d.]+) MiB allocated", log)
@@ -182,7 +190,7 @@ def compare(args, name, batch):
     values = {"train.batch_size": total, "train.steps": 20}
     for ranks in args.gpus + [max(args.gpus)]:
         # One rank goes over the batch in passes, and shares nothing.
-        job = job_for(name, ranks) if ranks > 1 else name.replace("-shared", "-same")
+        job = job_for(name, ranks) if ranks > 1 else re.sub("-(shared|context)$", "-same", name)
         label = f"{job}-on-{ranks}" + ("-again" if ranks in losses else "")
         directory = jobs.train(args, job, values, *rank_options(args, ranks), label=label)
         run = [row["loss"] for row in jobs.rows(directory)]
@@ -293,7 +301,7 @@ def prepared(args):
         if name == LOST:
             needed = {"smoke-same"}
         # One rank shares nothing.
-        if 1 in args.gpus and name == "smoke-shared":
+        if 1 in args.gpus and name in ("smoke-shared", "smoke-context"):
             needed.add("smoke-same")
         return all(os.path.exists(os.path.join(args.folder, job + ".nsax")) for job in needed)
     names = jobs.chosen([*JOBS, LOST], args.only)
@@ -313,8 +321,8 @@ def run(args):
     singles = {}
     for name in names:
         for ranks in args.gpus if name in SPEED else []:
-            plain = name.removesuffix("-shared")
-            if ranks == 1 and name in SHARED:
+            plain = name.removesuffix("-shared").removesuffix("-context")
+            if ranks == 1 and name.endswith(PER_RANKS):
                 continue
             speed = measure(args, name, ranks, singles.get(plain))
             if ranks == 1:
@@ -332,7 +340,7 @@ def run(args):
 
 def prepare_options(parser):
     parser.add_argument("--shared", nargs="+", type=int, default=SHARING,
-                        help="numbers of GPUs that share an optimizer's state")
+                        help="numbers of GPUs that share an optimizer's state or sequences")
 
 
 def run_options(parser):
