@@ -36,6 +36,13 @@ static RankedTensorType getScatteredType(Value whole, int64_t ranks) {
   return RankedTensorType::get(shape, getElementType(whole));
 }
 
+/// The same rows with so many more tokens.
+static RankedTensorType getHaloType(Value chunks, int64_t tokens) {
+  SmallVector<int64_t> shape(getShape(chunks));
+  shape[1] = std::max<int64_t>(shape[1] + tokens, 0);
+  return RankedTensorType::get(shape, getElementType(chunks));
+}
+
 /// All dimensions but the last.
 static ArrayRef<int64_t> leadingShape(Value value) {
   return getShape(value).drop_back();

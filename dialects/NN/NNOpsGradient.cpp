@@ -44,6 +44,16 @@ static FailureOr<Value> buildProduct(OpBuilder &builder, MatmulOp op,
          << found << " whose gradient has the shape " << matrix;
 }
 
+LogicalResult
+GatherHaloOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                            SmallVectorImpl<Value> &operandGrads) {
+  auto parts = ReduceScatterHaloOp::create(builder, getLoc(), resultGrads[0],
+                                           getRanks(), getTokens());
+  operandGrads.push_back(
+      AddOp::create(builder, getLoc(), parts.getOwn(), parts.getReceived()));
+  return success();
+}
+
 LogicalResult MatmulOp::buildBackward(OpBuilder &builder,
                                       ValueRange resultGrads,
                                       SmallVectorImpl<Value> &operandGrads) {

@@ -224,6 +224,19 @@ LogicalResult ReduceScatterSequenceOp::verify() {
                        "chunks of a sequence", 2 * int64_t(getRanks()));
 }
 
+LogicalResult GatherHaloOp::verify() {
+  if (failed(checkMultiple(*this, "chunks", getDim(getInput(), 0),
+                           "chunks of a sequence on each rank", 2)))
+    return failure();
+  return checkAtMost(*this, "tokens before a chunk", int64_t(getTokens()),
+                     "its tokens", getDim(getInput(), 1));
+}
+
+LogicalResult ReduceScatterHaloOp::verify() {
+  return checkAtMost(*this, "tokens before a chunk", int64_t(getTokens()),
+                     "its tokens", getDim(getOwn(), 1));
+}
+
 //===----------------------------------------------------------------------===//
 // Flat groups
 //===----------------------------------------------------------------------===//

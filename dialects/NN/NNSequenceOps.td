@@ -58,4 +58,53 @@ def NN_ReduceScatterSequenceOp : NN_GraphOp<"reduce_scatter_sequence"> {
   let hasVerifier = 1;
 }
 
+def NN_GatherHaloOp : NN_DifferentiableOp<"gather_halo"> {
+  let opDocGroup = NSA_DocGroup<"Sequences of several ranks">;
+  let summary = "chunks of sequences, each with the tokens before it";
+  let description = [{
+    `x` has chunks of sequences that `ranks` ranks share, as in `nn.gather_sequence`. A
+    row of `y` has the `tokens` before a chunk, then the chunk: enough for windows. A
+    first chunk, which has none before it, comes first in its row, and the last
+    `tokens` of its sequence follow, which no query sees.
+
+    Example:
+
+    ```mlir
+    %y = nn.gather_halo %x {ranks = 2 : i64, tokens = 4 : i64} : (tensor<2x16x2x16xf32>) -> tensor<2x20x2x16xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<4>:$input, NN_SequenceRanks:$ranks,
+                       NSA_PositiveI64:$tokens);
+  let results = (outs NSA_FloatTensorOfRank<4>:$output);
+  let resultTypes = [{getHaloType(adaptor.getInput(), adaptor.getTokens())}];
+  let resultNames = [{"halo"}];
+  let hasVerifier = 1;
+}
+
+def NN_ReduceScatterHaloOp : NN_GraphOp<"reduce_scatter_halo"> {
+  let opDocGroup = NSA_DocGroup<"Sequences of several ranks">;
+  let summary = "the gradient of `nn.gather_halo`, in two parts";
+  let description = [{
+    `own` is the chunks of `x`; `received`, 0 but for the last `tokens` of each chunk,
+    what the rows of other chunks have of these. Their sum is the gradient.
+
+    Example:
+
+    ```mlir
+    %own, %received = nn.reduce_scatter_halo %dy {ranks = 2 : i64, tokens = 4 : i64}
+        : (tensor<2x20x2x16xf32>) -> (tensor<2x16x2x16xf32>, tensor<2x16x2x16xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<4>:$input, NN_SequenceRanks:$ranks,
+                       NSA_PositiveI64:$tokens);
+  let results = (outs NSA_FloatTensorOfRank<4>:$own,
+                      NSA_FloatTensorOfRank<4>:$received);
+  let resultTypes = [{
+    getHaloType(adaptor.getInput(), -int64_t(adaptor.getTokens())),
+    getHaloType(adaptor.getInput(), -int64_t(adaptor.getTokens()))
+  }];
+  let resultNames = [{"own", "received"}];
+  let hasVerifier = 1;
+}
+
 #endif // NSA_DIALECTS_NN_NNSEQUENCEOPS_TD

@@ -472,26 +472,50 @@ LogicalResult WriteShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
 
-/// Two chunks of each sequence, of as many elements in each.
-static LogicalResult verifyChunks(Operation *op, Value memory, Value chunks) {
-  if (failed(verifyPart(op, memory, chunks)))
-    return failure();
-  auto type = cast<MemRefType>(memory.getType());
-  auto own = cast<MemRefType>(chunks.getType());
-  int64_t rows = own.getRank() ? own.getDimSize(0) : 0;
-  if (type.getRank() == 0 || rows != 2 * type.getDimSize(0))
-    return op->emitOpError("has ")
-           << rows << " chunks, expected two of each sequence of " << type;
-  return success();
+/// The tokens of both that `pattern` leaves to be equal, of `rows`, two for
+/// each sequence.
+template <typename OpT>
+static LogicalResult verifyChunks(OpT op) {
+  auto type = cast<MemRefType>(op.getMemory().getType());
+  auto rows = cast<MemRefType>(op.getRows().getType());
+  ChunkPattern pattern = op.getPattern();
+  if (type.getRank() < 2 || rows.getRank() != type.getRank() ||
+      type.getElementType() != rows.getElementType() ||
+      type.getShape().drop_front(2) != rows.getShape().drop_front(2))
+    return op.emitOpError("has rows ") << rows << " of " << type;
+  int64_t sequences = type.getDimSize(0), chunks = 2 * op.getRanks();
+  if (pattern == ChunkPattern::Own)
+    sequences /= 2;
+  if (sequences == 0 || rows.getDimSize(0) != 2 * sequences)
+    return op.emitOpError("has ")
+           << rows.getDimSize(0) << " chunks, expected two of each sequence of "
+           << type;
+  int64_t tokens = type.getDimSize(1), own = rows.getDimSize(1);
+  bool fits = pattern == ChunkPattern::Own ? tokens > own
+              : pattern == ChunkPattern::Chunks
+                  ? tokens == chunks * own
+                  : tokens % chunks == 0 && tokens / chunks <= own;
+  if (fits)
+    return success();
+  return op.emitOpError("has rows of ") << own << " tokens, which do not fit "
+                                        << chunks << " chunks of " << type;
 }
 
-LogicalResult SliceSequenceOp::verify() {
-  return verifyChunks(*this, getMemory(), getChunks());
+void SliceSequenceOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+  if (getPattern() == ChunkPattern::Tails || getPattern() == ChunkPattern::Halo)
+    values.push_back(getRows());
 }
 
-LogicalResult WriteSequenceOp::verify() {
-  return verifyChunks(*this, getMemory(), getChunks());
+void WriteSequenceOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getRows());
+  if (getPattern() == ChunkPattern::Halo)
+    values.push_back(getMemory());
 }
+
+LogicalResult SliceSequenceOp::verify() { return verifyChunks(*this); }
+
+LogicalResult WriteSequenceOp::verify() { return verifyChunks(*this); }
 
 LogicalResult CollectiveStartOp::verify() {
   auto type = cast<MemRefType>(getMemory().getType());

@@ -437,12 +437,22 @@ def RT_WriteShardOp : RT_Command<"write_shard"> {
   let hasVerifier = 1;
 }
 
-def RT_SliceSequenceOp : RT_Command<"slice_sequence"> {
+def RT_SliceSequenceOp : RT_Command<"slice_sequence", ["getReads"]> {
   let summary = "copy out this rank's chunks of sequences";
   let description = [{
-    The sequences of `memory` `[B, ...]` are cut into `2 * ranks` chunks of equal
-    length. `chunks` `[2 * B, ...]` gets chunks `r` and `2 * ranks - 1 - r` of each,
-    where `r` is the number of this rank modulo `ranks`.
+    Sequences are cut into `2 * ranks` chunks of equal length; row `2 * b` of `rows` is
+    of chunk `r`, row `2 * b + 1` of chunk `2 * ranks - 1 - r` of sequence `b`, where `r`
+    is the number of this rank modulo `ranks`. Copied are
+
+    - `chunks`: the chunks of `memory` `[B, S, ...]` to `[2 * B, S / (2 * ranks), ...]`;
+    - `tails`: of `memory` `[B, 2 * ranks * H, ...]`, which has the last `H` tokens of
+      each chunk, those of this rank's to the end of the rows;
+    - `halo`: of the same `memory`, the tokens before each chunk, to rows of
+      `H + c` tokens: to their beginning, or, of a first chunk, those of the last
+      one to their end;
+    - `own`: of `memory` `[2 * B, H + c, ...]`, the `c` tokens that `halo` leaves.
+
+    `tails` and `halo` leave the rest of the rows as it is.
 
     Example:
 
@@ -450,22 +460,24 @@ def RT_SliceSequenceOp : RT_Command<"slice_sequence"> {
     %whole = rt.buffer : memref<1x64x2x16xf32>
     %own = rt.buffer : memref<2x16x2x16xf32>
     rt.fill 0.0, %whole : memref<1x64x2x16xf32>
-    rt.slice_sequence %whole, %own : memref<1x64x2x16xf32>, memref<2x16x2x16xf32>
+    rt.slice_sequence chunks %whole, %own {ranks = 2 : i64} : memref<1x64x2x16xf32>, memref<2x16x2x16xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$memory,
-                       Arg<RT_Memory, "", [MemWrite]>:$chunks);
+  let arguments = (ins RT_ChunkPatternAttr:$pattern,
+                       Arg<RT_Memory, "", [MemRead]>:$memory,
+                       Arg<RT_Memory, "", [MemWrite]>:$rows,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$ranks);
   let assemblyFormat = [{
-    $memory `,` $chunks attr-dict `:` type($memory) `,` type($chunks)
+    $pattern $memory `,` $rows attr-dict `:` type($memory) `,` type($rows)
   }];
   let hasVerifier = 1;
 }
 
-def RT_WriteSequenceOp : RT_Command<"write_sequence"> {
+def RT_WriteSequenceOp : RT_Command<"write_sequence", ["getReads"]> {
   let summary = "copy this rank's chunks into sequences";
   let description = [{
-    The inverse of `rt.slice_sequence`: what the other ranks have of `memory` is
-    undefined until `rt.collective_start gather_sequence` has ended.
+    The inverse of `rt.slice_sequence`. The rest of `memory` is undefined, until
+    `rt.collective_start gather_sequence` has ended; only `halo` leaves it as it is.
 
     Example:
 
@@ -473,15 +485,17 @@ def RT_WriteSequenceOp : RT_Command<"write_sequence"> {
     %own = rt.buffer : memref<2x16x2x16xf32>
     %whole = rt.buffer : memref<1x64x2x16xf32>
     rt.fill 0.0, %own : memref<2x16x2x16xf32>
-    rt.write_sequence %own, %whole : memref<2x16x2x16xf32>, memref<1x64x2x16xf32>
+    rt.write_sequence chunks %own, %whole {ranks = 2 : i64} : memref<2x16x2x16xf32>, memref<1x64x2x16xf32>
     rt.collective_start gather_sequence %whole {ranks = 2 : i64} : memref<1x64x2x16xf32>
     rt.collective_done %whole : memref<1x64x2x16xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$chunks,
-                       Arg<RT_Memory, "", [MemWrite]>:$memory);
+  let arguments = (ins RT_ChunkPatternAttr:$pattern,
+                       Arg<RT_Memory, "", [MemRead]>:$rows,
+                       Arg<RT_Memory, "", [MemWrite]>:$memory,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$ranks);
   let assemblyFormat = [{
-    $chunks `,` $memory attr-dict `:` type($chunks) `,` type($memory)
+    $pattern $rows `,` $memory attr-dict `:` type($rows) `,` type($memory)
   }];
   let hasVerifier = 1;
 }

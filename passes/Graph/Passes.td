@@ -376,7 +376,10 @@ def ShardSequence : Pass<"nsa-shard-sequence", "::mlir::func::FuncOp"> {
     new input `at` `[2 * B, 2]` says of which sequence a row is a chunk, and at
     which position it begins: rotations, attention and selection take it.
     Keys and values of attention, and what compression takes, are gathered to
-    whole sequences; compressed rows are made on each rank.
+    whole sequences; compressed rows are made on each rank. A window that is shorter
+    than a chunk, and no branch of several, gets the tokens before it (`nn.gather_halo`)
+    instead: an input `window_at.H` says where a row's queries begin in its `H` tokens
+    and the chunk.
 
     An operation of whole sequences and of chunks that is no attention is an
     error, and so is a length that `2 * ranks` does not divide.

@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <map>
+
 #define DEBUG_TYPE "nsa-shard-sequence"
 
 namespace nsa {
@@ -34,6 +36,7 @@ private:
   LogicalResult cutInputs();
   LogicalResult visit(Operation &op);
   LogicalResult checkRows(Operation &op);
+  bool attendToHalo(AttentionOp attention);
   Value gather(Value value);
   void gather(OpOperand &operand);
   void setAt(MutableOperandRange operand) { operand.assign(at); }
@@ -45,6 +48,9 @@ private:
   /// Values of chunks, and those of whole sequences that follow from them.
   DenseSet<Value> chunks, wholes;
   DenseMap<Value, Value> gathered;
+  /// By the tokens before a chunk: the input, and what is gathered.
+  std::map<int64_t, BlockArgument> windowAt;
+  DenseMap<std::pair<Value, int64_t>, Value> halos;
 };
 
 struct ShardSequencePass : nsa::impl::ShardSequenceBase<ShardSequencePass> {
@@ -113,6 +119,48 @@ Value SequenceSharder::gather(Value value) {
   return gathered[value] = whole;
 }
 
+/// Tiles of keys begin at multiples of this, in whole sequences and in chunks.
+static constexpr int64_t kHaloTokens = 16;
+
+/// Gathers no more than a window sees before a chunk; whether that is less than
+/// the chunk. Branches that are combined share kernels, which count in whole
+/// sequences, and so do starts of packed ones.
+bool SequenceSharder::attendToHalo(AttentionOp attention) {
+  auto window = dyn_cast<WindowAttr>(attention.getVisibility());
+  Value key = attention.getKey();
+  if (!window || attention.getStart() || !chunks.contains(key) ||
+      !chunks.contains(attention.getValue()) ||
+      llvm::any_of(attention.getOutput().getUsers(), llvm::IsaPred<CombineOp>))
+    return false;
+  int64_t tokens = llvm::alignTo(window.getWindow() - 1, kHaloTokens);
+  if (tokens == 0 ||
+      tokens >= cast<RankedTensorType>(key.getType()).getDimSize(1))
+    return false;
+  OpBuilder builder(function.getContext());
+  BlockArgument &argument = windowAt[tokens];
+  if (!argument)
+    argument = signature.addArgument(
+        at.getType(),
+        nameArgument(function.getContext(),
+                     training::windowAtPrefix + Twine(tokens),
+                     nn::ArgumentRole::Input),
+        function.getLoc());
+  for (OpOperand *operand :
+       {&attention.getKeyMutable(), &attention.getValueMutable()}) {
+    Value value = operand->get();
+    Value &halo = halos[{value, tokens}];
+    if (!halo) {
+      builder.setInsertionPointAfterValue(value);
+      halo = nn::GatherHaloOp::create(builder, value.getLoc(), value, ranks,
+                                      tokens);
+      ++numGathers;
+    }
+    operand->set(halo);
+  }
+  attention.getAtMutable().assign(argument);
+  return true;
+}
+
 void SequenceSharder::gather(OpOperand &operand) {
   if (chunks.contains(operand.get()))
     operand.set(gather(operand.get()));
@@ -144,6 +192,8 @@ LogicalResult SequenceSharder::visit(Operation &op) {
             return success();
           })
           .Case([&](AttentionOp attention) {
+            if (attendToHalo(attention))
+              return success();
             gather(attention.getKeyMutable());
             gather(attention.getValueMutable());
             setAt(attention.getAtMutable());

@@ -81,12 +81,27 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Optimizer:
     return {{"builtin.module", "func", "nsa", "nn"}, {}};
   case Phase::Kernel:
-    return {{"builtin.module", "func", "tile.kernel", "tile.launch",
-             "nn.matmul", "nn.batch_matmul", "nn.split_heads", "nn.merge_heads",
-             "nn.recompute_barrier", "nn.fill", "nn.split", "nn.concat",
-             "nn.flatten", "nn.unflatten", "nn.all_reduce", "nn.slice_shard",
-             "nn.all_gather", "nn.gather_sequence",
-             "nn.reduce_scatter_sequence"},
+    return {{"builtin.module",
+             "func",
+             "tile.kernel",
+             "tile.launch",
+             "nn.matmul",
+             "nn.batch_matmul",
+             "nn.split_heads",
+             "nn.merge_heads",
+             "nn.recompute_barrier",
+             "nn.fill",
+             "nn.split",
+             "nn.concat",
+             "nn.flatten",
+             "nn.unflatten",
+             "nn.all_reduce",
+             "nn.slice_shard",
+             "nn.all_gather",
+             "nn.gather_sequence",
+             "nn.reduce_scatter_sequence",
+             "nn.gather_halo",
+             "nn.reduce_scatter_halo"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

@@ -95,6 +95,10 @@ private:
   void emitAllGather(nn::AllGatherOp gather);
   void emitGather(nn::GatherSequenceOp gather);
   void emitReduceScatter(nn::ReduceScatterSequenceOp scatter);
+  void emitGatherHalo(nn::GatherHaloOp gather);
+  void emitReduceScatterHalo(nn::ReduceScatterHaloOp scatter);
+  void emitCollective(rt::Collective kind, mlir::Value memory,
+                      mlir::IntegerAttr ranks, mlir::Location loc);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();

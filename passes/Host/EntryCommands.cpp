@@ -144,10 +144,66 @@ void EntryBuilder::emitAllGather(nn::AllGatherOp gather) {
 void EntryBuilder::emitGather(nn::GatherSequenceOp gather) {
   Location loc = gather.getLoc();
   Value own = getDenseMemory(gather.getInput()), memory = getMemory(gather);
-  rt::WriteSequenceOp::create(builder, loc, own, memory);
-  rt::CollectiveStartOp::create(builder, loc, rt::Collective::GatherSequence,
-                                memory, gather.getRanksAttr());
+  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Chunks, own,
+                              memory, gather.getRanks());
+  ++counts.commands;
+  emitCollective(rt::Collective::GatherSequence, memory, gather.getRanksAttr(),
+                 loc);
+}
+
+void EntryBuilder::emitCollective(rt::Collective kind, Value memory,
+                                  IntegerAttr ranks, Location loc) {
+  rt::CollectiveStartOp::create(builder, loc, kind, memory, ranks);
   rt::CollectiveDoneOp::create(builder, loc, memory);
+  counts.commands += 2;
+}
+
+/// Memory for the last `tokens` of every chunk of sequences whose rows have the
+/// type of `rows`.
+static Value createTails(OpBuilder &builder, Location loc, Value rows,
+                         int64_t tokens, int64_t ranks) {
+  MemRefType type = getMemRef(rows);
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] /= 2;
+  shape[1] = 2 * ranks * tokens;
+  return rt::BufferOp::create(builder, loc,
+                              MemRefType::get(shape, type.getElementType()),
+                              rt::SliceAttr(), rt::LiveRangeAttr());
+}
+
+void EntryBuilder::emitGatherHalo(nn::GatherHaloOp gather) {
+  Location loc = gather.getLoc();
+  int64_t ranks = gather.getRanks();
+  Value own = getDenseMemory(gather.getInput()), memory = getMemory(gather);
+  Value tails = createTails(builder, loc, own, gather.getTokens(), ranks);
+  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Tails, own, tails,
+                              ranks);
+  emitCollective(rt::Collective::GatherSequence, tails, gather.getRanksAttr(),
+                 loc);
+  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Own, own, memory,
+                              ranks);
+  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Halo, tails,
+                              memory, ranks);
+  counts.commands += 3;
+}
+
+void EntryBuilder::emitReduceScatterHalo(nn::ReduceScatterHaloOp scatter) {
+  Location loc = scatter.getLoc();
+  int64_t ranks = scatter.getRanks();
+  Value rows = getDenseMemory(scatter.getInput());
+  Value own = getMemory(scatter.getOwn());
+  Value received = getMemory(scatter.getReceived());
+  Value tails = createTails(builder, loc, rows, scatter.getTokens(), ranks);
+  emitFill(0.0, tails, loc);
+  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Halo, rows, tails,
+                              ranks);
+  emitCollective(rt::Collective::ReduceScatterSequence, tails,
+                 scatter.getRanksAttr(), loc);
+  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Own, rows, own,
+                              ranks);
+  emitFill(0.0, received, loc);
+  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Tails, tails,
+                              received, ranks);
   counts.commands += 3;
 }
 
@@ -166,12 +222,11 @@ void EntryBuilder::emitReduceScatter(nn::ReduceScatterSequenceOp scatter) {
     emitCopy(memory, copy, loc);
     memory = copy;
   }
-  rt::CollectiveStartOp::create(builder, loc,
-                                rt::Collective::ReduceScatterSequence, memory,
-                                scatter.getRanksAttr());
-  rt::CollectiveDoneOp::create(builder, loc, memory);
-  rt::SliceSequenceOp::create(builder, loc, memory, getMemory(scatter));
-  counts.commands += 3;
+  emitCollective(rt::Collective::ReduceScatterSequence, memory,
+                 scatter.getRanksAttr(), loc);
+  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Chunks, memory,
+                              getMemory(scatter), scatter.getRanks());
+  ++counts.commands;
 }
 
 void EntryBuilder::emitFill(double value, Value memory, Location loc) {
@@ -248,7 +303,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return emitUnflatten(unflatten);
   if (!isa<tile::LaunchOp, nn::MatmulOp, nn::BatchMatmulOp, nn::FillOp,
            nn::AllReduceOp, nn::SliceShardOp, nn::AllGatherOp,
-           nn::GatherSequenceOp, nn::ReduceScatterSequenceOp>(op))
+           nn::GatherSequenceOp, nn::ReduceScatterSequenceOp, nn::GatherHaloOp,
+           nn::ReduceScatterHaloOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -274,6 +330,10 @@ LogicalResult EntryBuilder::emit(Operation &op) {
       .Case([&](nn::GatherSequenceOp gather) { emitGather(gather); })
       .Case([&](nn::ReduceScatterSequenceOp scatter) {
         emitReduceScatter(scatter);
+      })
+      .Case([&](nn::GatherHaloOp gather) { emitGatherHalo(gather); })
+      .Case([&](nn::ReduceScatterHaloOp scatter) {
+        emitReduceScatterHalo(scatter);
       })
       .Case([&](nn::FillOp fill) {
         emitFill(fill.getValue().convertToDouble(), getMemory(fill),

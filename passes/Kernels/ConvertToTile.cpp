@@ -33,8 +33,8 @@ static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
          isa<nn::MatmulOp, nn::BatchMatmulOp, nn::FillOp, nn::ConcatOp,
              nn::FlattenOp, nn::UnflattenOp, nn::AllReduceOp, nn::SliceShardOp,
-             nn::AllGatherOp, nn::GatherSequenceOp,
-             nn::ReduceScatterSequenceOp>(op);
+             nn::AllGatherOp, nn::GatherSequenceOp, nn::ReduceScatterSequenceOp,
+             nn::GatherHaloOp, nn::ReduceScatterHaloOp>(op);
 }
 
 /// The elements of the largest tensor that the operation touches.

@@ -105,6 +105,7 @@ private:
   bool check(const Fill &fill);
   bool checkChunks(const Slice &memory, uint64_t sequences,
                    uint64_t elementSize);
+  bool checkChunks(const Copy &copy, const Slice &whole, const Slice &own);
   bool check(const Copy &copy);
   bool check(const Initialize &initialize);
   bool check(const CollectiveStart &start);
@@ -375,6 +376,33 @@ bool Checker::checkChunks(const Slice &memory, uint64_t sequences,
   return true;
 }
 
+/// Rows of `own` bytes, two of each sequence, and the memory that they are of.
+bool Checker::checkChunks(const Copy &copy, const Slice &whole,
+                          const Slice &own) {
+  using artifact::ChunkPattern;
+  if (copy.pattern() > ChunkPattern::MAX || copy.part() == CopyPart::None)
+    return fail("unknown pattern of chunks " + num(uint64_t(copy.pattern())));
+  uint64_t sequences = copy.sequences(), halo = copy.halo();
+  uint64_t ranks = root.sequence_ranks();
+  uint64_t row = own.size() / 2 / sequences;
+  bool hasHalo = copy.pattern() != ChunkPattern::Chunks;
+  // Sequences are no more than bytes, and halos no longer than rows.
+  bool fits = ranks > 1 && row > 0 && row * 2 * sequences == own.size() &&
+              (halo != 0) == hasHalo && halo <= row;
+  if (fits && copy.pattern() == ChunkPattern::Own)
+    fits = whole.size() == own.size() + 2 * sequences * halo;
+  else if (fits)
+    fits = whole.size() % (2 * ranks) == 0 &&
+           whole.size() / (2 * ranks) == sequences * (hasHalo ? halo : row);
+  return (fits || fail("has chunks of " + num(own.size()) + " bytes of " +
+                       num(whole.size()) + ", of " + num(sequences) +
+                       " sequences for " + num(ranks) + " ranks")) &&
+         checkSlice(*copy.source(), "copy source", 1) &&
+         checkSlice(*copy.out(), "copy out", 1) &&
+         (!overlap(*copy.source(), *copy.out()) ||
+          fail("copy out overlaps its source"));
+}
+
 bool Checker::check(const Copy &copy) {
   if (copy.part() > CopyPart::MAX)
     return fail("unknown part of a copy " + num(uint64_t(copy.part())));
@@ -382,13 +410,11 @@ bool Checker::check(const Copy &copy) {
       copy.part() == CopyPart::Out ? *copy.out() : *copy.source();
   const Slice &own =
       copy.part() == CopyPart::Out ? *copy.source() : *copy.out();
-  uint64_t ranks = copy.part() == CopyPart::None ? 1
-                   : copy.sequences()            ? root.sequence_ranks()
-                                                 : root.ranks();
+  if (copy.sequences() != 0)
+    return checkChunks(copy, whole, own);
+  uint64_t ranks = copy.part() == CopyPart::None ? 1 : root.ranks();
   if (ranks == 0)
     return fail("copies a rank's part of a program for any number of ranks");
-  if (!checkChunks(whole, copy.sequences(), 1))
-    return false;
   return checkSlice(*copy.source(), "copy source", 1) &&
          checkSlice(*copy.out(), "copy out", 1) &&
          (whole.size() % ranks == 0 ||

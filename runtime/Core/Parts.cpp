@@ -5,31 +5,32 @@
 #include <algorithm>
 
 using namespace nsa;
+using artifact::ChunkPattern;
 using artifact::CopyPart;
 
-/// Where part or chunk number `row` of this rank begins in the memory of all.
-static uint64_t wholeOffset(const artifact::Artifact &root,
-                            const artifact::Copy &copy, uint64_t row,
-                            uint64_t bytes, int rank) {
-  if (copy.sequences() == 0)
-    return uint64_t(rank) * bytes;
-  uint64_t ranks = root.sequence_ranks();
-  return (row / 2 * 2 * ranks + chunkOf(row, uint64_t(rank), ranks)) * bytes;
+/// Bytes of a chunk, of which a copy of sequences takes parts.
+static uint64_t chunkBytes(const artifact::Copy &copy) {
+  bool isSlice = copy.part() == CopyPart::Source;
+  const artifact::Slice &rows = isSlice ? *copy.out() : *copy.source();
+  uint64_t row = rows.size() / (2 * copy.sequences());
+  return copy.pattern() == ChunkPattern::Halo ? row - copy.halo() : row;
 }
 
 std::vector<CopyBytes> nsa::rangesOf(const artifact::Artifact &root,
                                      const artifact::Copy &copy, int rank) {
-  uint64_t rows = std::max<uint64_t>(2 * copy.sequences(), 1);
-  uint64_t bytes = std::min(copy.source()->size(), copy.out()->size()) / rows;
+  bool isSlice = copy.part() == CopyPart::Source;
+  if (copy.sequences() == 0) {
+    uint64_t bytes = std::min(copy.source()->size(), copy.out()->size());
+    uint64_t first = copy.part() == CopyPart::None ? 0 : uint64_t(rank) * bytes;
+    return {{isSlice ? first : 0, isSlice ? 0 : first, bytes}};
+  }
   std::vector<CopyBytes> ranges;
-  for (uint64_t row = 0; row < rows; ++row) {
-    CopyBytes range = {row * bytes, row * bytes, bytes};
-    uint64_t inWhole = wholeOffset(root, copy, row, bytes, rank);
-    if (copy.part() == CopyPart::Source)
-      range.sourceOffset = inWhole;
-    if (copy.part() == CopyPart::Out)
-      range.outOffset = inWhole;
-    ranges.push_back(range);
+  for (uint64_t row = 0; row < 2 * copy.sequences(); ++row) {
+    ChunkRange range =
+        chunkRange(copy.pattern(), row, uint64_t(rank), root.sequence_ranks(),
+                   chunkBytes(copy), copy.halo());
+    ranges.push_back({isSlice ? range.inMemory : range.inRow,
+                      isSlice ? range.inRow : range.inMemory, range.count});
   }
   return ranges;
 }

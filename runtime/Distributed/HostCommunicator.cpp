@@ -142,7 +142,9 @@ Status HostCommunicator::gatherSequences(const Job &job) {
   uint64_t bytes =
       uint64_t(job.count) * elementBytes(job.type) / (ranks * rows);
   auto chunk = [&](uint64_t of, uint64_t row) {
-    return data + (row / 2 * 2 * ranks + chunkOf(row, of, ranks)) * bytes;
+    return data + chunkRange(artifact::ChunkPattern::Chunks, row, of, ranks,
+                             bytes, /*halo=*/0)
+                      .inMemory;
   };
   std::vector<char> all(ranks * rows * bytes);
   uint64_t own = uint64_t(rank()) % ranks;

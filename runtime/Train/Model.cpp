@@ -341,6 +341,24 @@ static void bindSamples(Binder &binder, TrainBinding &binding,
         ids(training::forwardEntry, training::startInput, shape);
 }
 
+/// The inputs of windows, which say in their names how long these are.
+static void bindWindows(Binder &binder, const Model &model,
+                        TrainBinding &binding,
+                        const std::vector<uint64_t> &shape) {
+  std::string_view prefix = training::windowAtPrefix;
+  for (const TensorView &tensor : model.tensors()) {
+    std::string_view name = tensor.name;
+    if (tensor.role != TensorRole::Input || name.rfind(prefix, 0) != 0)
+      continue;
+    int64_t halo = 0;
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(),
+                    halo);
+    binding.windowAt.emplace_back(
+        halo, binder.bind<int32_t>(true, training::accumulateEntry,
+                                   tensor.name.c_str(), DataType::I32, shape));
+  }
+}
+
 Result<TrainBinding> TrainBinding::create(const Model &model) {
   Binder binder(model);
   for (const char *entry : {training::initEntry, training::accumulateEntry,
@@ -372,6 +390,7 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
         ids(training::accumulateEntry, training::startInput, whole);
   if (isCut)
     binding.at = ids(training::accumulateEntry, training::atInput, places);
+  bindWindows(binder, model, binding, places);
   bindSamples(binder, binding, isIsolated);
   binding.sampleContext = model.sampleContext();
   auto sharesPlaces = [&](const char *entry) {
@@ -437,6 +456,10 @@ void TrainBinding::load(const int32_t *ofTokens, const int32_t *ofTargets,
     std::copy_n(ofTargets + from, length, targets + row * length);
     at[2 * row] = int32_t(row / 2);
     at[2 * row + 1] = int32_t(first);
+    for (auto [halo, places] : windowAt) {
+      places[2 * row] = int32_t(row);
+      places[2 * row + 1] = first ? int32_t(halo) : 0;
+    }
   }
 }
 

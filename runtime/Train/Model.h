@@ -196,6 +196,8 @@ struct TrainBinding {
   /// The sequence and the first position of each row of tokens and targets;
   /// null where these are whole sequences.
   int32_t *at = nullptr;
+  /// The same for windows, by the tokens before a chunk.
+  std::vector<std::pair<int64_t, int32_t *>> windowAt;
   float *hyper = nullptr;
   const float *gradNorm = nullptr;
   const float *lossSum = nullptr;

@@ -63,3 +63,16 @@ func.func @accumulate(%tokens: tensor<1x64xi32> {nn.name = "tokens", nn.role = "
       : (tensor<1x64x8xf32>, tensor<1x64xi32>) -> (tensor<f32>, tensor<1x64xf32>, tensor<f32>)
   return %loss : tensor<f32>
 }
+
+// Windows shorter than a chunk of 32 tokens get the 16 before it.
+// CHECK-LABEL: func.func @eval(
+// CHECK-SAME: %[[WINDOW_AT:[a-z0-9]+]]: tensor<2x2xi32> {nn.name = "window_at.16", nn.role = "input"})
+// CHECK: %[[KEYS:.*]] = nn.gather_halo %{{.*}} {ranks = 2 : i64, tokens = 16 : i64} : (tensor<2x32x2x8xf32>) -> tensor<2x48x2x8xf32>
+// CHECK-NEXT: nsa.attention %{{.*}}, %[[KEYS]], %[[KEYS]] visible(#nsa.window<8>) at(%[[WINDOW_AT]] : tensor<2x2xi32>)
+func.func @eval(%tokens: tensor<1x128xi32> {nn.name = "tokens", nn.role = "input"}, %w: tensor<8x16xf32>) -> tensor<1x128x2x8xf32> {
+  %x = nn.embedding %w, %tokens : (tensor<8x16xf32>, tensor<1x128xi32>) -> tensor<1x128x16xf32>
+  %h = nn.split_heads %x {heads = 2 : i64} : (tensor<1x128x16xf32>) -> tensor<1x128x2x8xf32>
+  %o, %lse = nsa.attention %h, %h, %h visible(#nsa.window<8>)
+      : tensor<1x128x2x8xf32>, tensor<1x128x2x8xf32>, tensor<1x128x2x8xf32>
+  return %o : tensor<1x128x2x8xf32>
+}

@@ -7,12 +7,12 @@
 // CHECK-LABEL: rt.entry @f
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %[[X:.*]] :
 // CHECK: %[[WHOLE:.*]] = rt.buffer : memref<1x16x1x4xf32>
-// CHECK: rt.write_sequence %{{.*}}, %[[WHOLE]] : memref<2x4x1x4xf32>, memref<1x16x1x4xf32>
+// CHECK: rt.write_sequence chunks %{{.*}}, %[[WHOLE]] {ranks = 2 : i64} : memref<2x4x1x4xf32>, memref<1x16x1x4xf32>
 // CHECK-NEXT: rt.collective_start gather_sequence %[[WHOLE]] {ranks = 2 : i64} : memref<1x16x1x4xf32>
 // CHECK-NEXT: rt.collective_done %[[WHOLE]] : memref<1x16x1x4xf32>
 // CHECK: rt.collective_start reduce_scatter_sequence %[[SUM:.*]] {ranks = 2 : i64} : memref<1x16x1x4xf32>
 // CHECK-NEXT: rt.collective_done %[[SUM]]
-// CHECK-NEXT: rt.slice_sequence %[[SUM]], %{{.*}} : memref<1x16x1x4xf32>, memref<2x4x1x4xf32>
+// CHECK-NEXT: rt.slice_sequence chunks %[[SUM]], %{{.*}} {ranks = 2 : i64} : memref<1x16x1x4xf32>, memref<2x4x1x4xf32>
 // CHECK-NOT: rt.copy
 
 // OVERLAP-LABEL: rt.entry @f
@@ -43,4 +43,25 @@ func.func @kept(%x: tensor<1x16x8xf32>, %w: tensor<8x4xf32>) -> (tensor<2x4x1x4x
   %r = nn.reduce_scatter_sequence %zh {ranks = 2 : i64} : (tensor<1x16x1x4xf32>) -> tensor<2x4x1x4xf32>
   %y = nn.matmul %z, %z {transpose_rhs} : (tensor<1x16x4xf32>, tensor<1x16x4xf32>) -> tensor<1x16x16xf32>
   return %r, %y : tensor<2x4x1x4xf32>, tensor<1x16x16xf32>
+}
+
+// Rows of windows are joined of chunks and the last tokens of those before.
+// CHECK-LABEL: rt.entry @halo
+// CHECK: rt.write_sequence tails %[[X:.*]], %[[TAILS:.*]] {ranks = 2 : i64} : memref<2x8x1x4xf32>, memref<1x8x1x4xf32>
+// CHECK-NEXT: rt.collective_start gather_sequence %[[TAILS]] {ranks = 2 : i64}
+// CHECK-NEXT: rt.collective_done %[[TAILS]]
+// CHECK-NEXT: rt.write_sequence own %[[X]], %[[ROWS:.*]] {ranks = 2 : i64} : memref<2x8x1x4xf32>, memref<2x10x1x4xf32>
+// CHECK-NEXT: rt.slice_sequence halo %[[TAILS]], %[[ROWS]] {ranks = 2 : i64}
+// CHECK: rt.fill 0.0{{.*}}, %[[SUMS:.*]] : memref<1x8x1x4xf32>
+// CHECK-NEXT: rt.write_sequence halo %[[ROWS]], %[[SUMS]]
+// CHECK-NEXT: rt.collective_start reduce_scatter_sequence %[[SUMS]]
+// CHECK-NEXT: rt.collective_done %[[SUMS]]
+// CHECK-NEXT: rt.slice_sequence own %[[ROWS]], %[[OWN:.*]] {ranks = 2 : i64} : memref<2x10x1x4xf32>, memref<2x8x1x4xf32>
+// CHECK-NEXT: rt.fill 0.0{{.*}}, %[[RECEIVED:.*]] : memref<2x8x1x4xf32>
+// CHECK-NEXT: rt.slice_sequence tails %[[SUMS]], %[[RECEIVED]]
+func.func @halo(%x: tensor<2x8x1x4xf32>) -> (tensor<2x8x1x4xf32>, tensor<2x8x1x4xf32>) {
+  %y = nn.gather_halo %x {ranks = 2 : i64, tokens = 2 : i64} : (tensor<2x8x1x4xf32>) -> tensor<2x10x1x4xf32>
+  %own, %received = nn.reduce_scatter_halo %y {ranks = 2 : i64, tokens = 2 : i64}
+      : (tensor<2x10x1x4xf32>) -> (tensor<2x8x1x4xf32>, tensor<2x8x1x4xf32>)
+  return %own, %received : tensor<2x8x1x4xf32>, tensor<2x8x1x4xf32>
 }

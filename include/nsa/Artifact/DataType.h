@@ -52,6 +52,33 @@ constexpr uint64_t chunkOf(uint64_t row, uint64_t rank, uint64_t ranks) {
   return row % 2 == 0 ? rank % ranks : 2 * ranks - 1 - rank % ranks;
 }
 
+/// Bytes that move between two memories, and where they begin.
+struct ChunkRange {
+  uint64_t inMemory = 0, inRow = 0, count = 0;
+};
+
+/// What `pattern` says of row `row` of a rank, where chunks have `bytes` bytes
+/// and their last tokens `halo`.
+constexpr ChunkRange chunkRange(artifact::ChunkPattern pattern, uint64_t row,
+                                uint64_t rank, uint64_t ranks, uint64_t bytes,
+                                uint64_t halo) {
+  using artifact::ChunkPattern;
+  uint64_t chunks = 2 * ranks, first = row / 2 * chunks;
+  uint64_t chunk = chunkOf(row, rank, ranks), joined = bytes + halo;
+  switch (pattern) {
+  case ChunkPattern::Chunks:
+    return {(first + chunk) * bytes, row * bytes, bytes};
+  case ChunkPattern::Tails:
+    return {(first + chunk) * halo, (row + 1) * bytes - halo, halo};
+  case ChunkPattern::Own:
+    return {row * joined + (chunk ? halo : 0), row * bytes, bytes};
+  case ChunkPattern::Halo:
+    return {(first + (chunk + chunks - 1) % chunks) * halo,
+            row * joined + (chunk ? 0 : bytes), halo};
+  }
+  return {};
+}
+
 /// "f32", "bf16", ..., as MLIR spells the types.
 constexpr const char *typeName(DataType type) {
   constexpr const char *names[] = {"f32", "bf16", "f16", "i32", "i64", "u8"};

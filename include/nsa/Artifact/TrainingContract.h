@@ -106,6 +106,9 @@ inline constexpr const char tokensInput[] = "tokens";
 inline constexpr const char targetsInput[] = "targets";
 inline constexpr const char startInput[] = "start";
 inline constexpr const char atInput[] = "at";
+/// Of windows, `window_at.H` for rows that have the H tokens before a chunk:
+/// the number of the row, and H, or 0 for a first chunk.
+inline constexpr const char windowAtPrefix[] = "window_at.";
 inline constexpr const char hyperInput[] = "hyper";
 inline constexpr const char tokenInput[] = "token";
 inline constexpr const char positionsInput[] = "positions";

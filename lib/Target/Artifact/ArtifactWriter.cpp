@@ -111,7 +111,9 @@ private:
   Action writeAction(rt::FillOp op);
   void noteRanks(Operation *op, uint64_t count, bool shareSequences);
   Action writeCopy(Operation *op, Value source, Value out,
-                   artifact::CopyPart part, uint64_t sequences = 0);
+                   artifact::CopyPart part);
+  template <typename OpT>
+  Action writeChunks(OpT op, Value source, Value out, artifact::CopyPart part);
   Action writeAction(rt::CopyOp op);
   Action writeAction(rt::SliceShardOp op);
   Action writeAction(rt::WriteShardOp op);
@@ -383,11 +385,6 @@ Writer::Action Writer::writeAction(rt::FillOp op) {
               .Union()};
 }
 
-/// The first dimension of memory of whole sequences.
-static uint64_t countSequences(Value memory) {
-  return cast<MemRefType>(memory.getType()).getDimSize(0);
-}
-
 void Writer::noteRanks(Operation *op, uint64_t count, bool shareSequences) {
   uint32_t &known = shareSequences ? sequenceRanks : ranks;
   if (known > 1 && known != count)
@@ -397,15 +394,38 @@ void Writer::noteRanks(Operation *op, uint64_t count, bool shareSequences) {
 }
 
 Writer::Action Writer::writeCopy(Operation *op, Value source, Value out,
-                                 artifact::CopyPart part, uint64_t sequences) {
+                                 artifact::CopyPart part) {
   artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
   if (part != artifact::CopyPart::None) {
-    // The shard, or the chunks, of each rank.
+    // The shard of each rank.
     auto [own, whole] = std::minmax(from.size(), to.size());
-    noteRanks(op, whole / own, sequences != 0);
+    noteRanks(op, whole / own, /*shareSequences=*/false);
   }
   return {artifact::Action::Copy,
-          artifact::CreateCopy(builder, &from, &to, part, sequences).Union()};
+          artifact::CreateCopy(builder, &from, &to, part).Union()};
+}
+
+/// Copies between `memory` and rows of sequences that ranks share.
+template <typename OpT>
+Writer::Action Writer::writeChunks(OpT op, Value source, Value out,
+                                   artifact::CopyPart part) {
+  artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
+  noteRanks(op, op.getRanks(), /*shareSequences=*/true);
+  auto type = cast<MemRefType>(op.getMemory().getType());
+  auto rows = cast<MemRefType>(op.getRows().getType());
+  int64_t tokens = 0;
+  if (op.getPattern() == rt::ChunkPattern::Own)
+    tokens = type.getDimSize(1) - rows.getDimSize(1);
+  else if (op.getPattern() != rt::ChunkPattern::Chunks)
+    tokens = type.getDimSize(1) / int64_t(2 * op.getRanks());
+  uint64_t tokenBytes =
+      rt::getByteSize(rows) / uint64_t(rows.getDimSize(0) * rows.getDimSize(1));
+  return {artifact::Action::Copy,
+          artifact::CreateCopy(
+              builder, &from, &to, part, uint64_t(rows.getDimSize(0)) / 2,
+              static_cast<artifact::ChunkPattern>(op.getPattern()),
+              uint64_t(tokens) * tokenBytes)
+              .Union()};
 }
 
 Writer::Action Writer::writeAction(rt::CopyOp op) {
@@ -422,13 +442,12 @@ Writer::Action Writer::writeAction(rt::WriteShardOp op) {
 }
 
 Writer::Action Writer::writeAction(rt::SliceSequenceOp op) {
-  return writeCopy(op, op.getMemory(), op.getChunks(),
-                   artifact::CopyPart::Source, countSequences(op.getMemory()));
+  return writeChunks(op, op.getMemory(), op.getRows(),
+                     artifact::CopyPart::Source);
 }
 
 Writer::Action Writer::writeAction(rt::WriteSequenceOp op) {
-  return writeCopy(op, op.getChunks(), op.getMemory(), artifact::CopyPart::Out,
-                   countSequences(op.getMemory()));
+  return writeChunks(op, op.getRows(), op.getMemory(), artifact::CopyPart::Out);
 }
 
 Writer::Action Writer::writeAction(rt::InitializeOp op) {
@@ -447,7 +466,7 @@ Writer::Action Writer::writeAction(rt::CollectiveStartOp op) {
   uint64_t sequences = 0;
   if (op.isOfSequences()) {
     noteRanks(op, *op.getRanks(), /*shareSequences=*/true);
-    sequences = countSequences(op.getMemory());
+    sequences = cast<MemRefType>(op.getMemory().getType()).getDimSize(0);
   }
   return {artifact::Action::CollectiveStart,
           artifact::CreateCollectiveStart(

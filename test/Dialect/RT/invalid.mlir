@@ -364,7 +364,19 @@ rt.entry @f inputs [] outputs [] {
   %x = rt.get @x : memref<2x12x4xf32>
   %y = rt.get @y : memref<2x6x4xf32>
   // expected-error @below {{has 2 chunks, expected two of each sequence of 'memref<2x12x4xf32>'}}
-  rt.slice_sequence %x, %y : memref<2x12x4xf32>, memref<2x6x4xf32>
+  rt.slice_sequence chunks %x, %y {ranks = 2 : i64} : memref<2x12x4xf32>, memref<2x6x4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<1x12x4xf32>
+rt.tensor state @y : memref<2x2x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<1x12x4xf32>
+  %y = rt.get @y : memref<2x2x4xf32>
+  // expected-error @below {{has rows of 2 tokens, which do not fit 4 chunks of 'memref<1x12x4xf32>'}}
+  rt.write_sequence tails %y, %x {ranks = 2 : i64} : memref<2x2x4xf32>, memref<1x12x4xf32>
 }
 
 // -----

@@ -429,17 +429,17 @@ TEST(Artifact, Chunks_AreThoseOfItsSequences) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 1);
               }),
-              "has chunks of 64 bytes of 1 sequences for 1 ranks");
+              "has chunks of 32 bytes of 64, of 1 sequences for 1 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.sequenceRanks = 2;
                 return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 3);
               }),
-              "has chunks of 64 bytes of 3 sequences for 2 ranks");
+              "has chunks of 32 bytes of 64, of 3 sequences for 2 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.sequenceRanks = 2;
                 return b.copy(b.arena(64), b.arena(64), CopyPart::Source, 1);
               }),
-              "copy out has 64 bytes, expected 32");
+              "has chunks of 64 bytes of 64, of 1 sequences for 2 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.sequenceRanks = 2;
                 return b.startReduction(b.arena(64), DataType::F32,
