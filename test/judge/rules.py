@@ -21,6 +21,10 @@ WITHOUT = {
     "nn.unflatten": "names persistent tensors; made by nsa-fuse-updates",
     "nn.slice_shard": "is of several ranks",
     "nn.all_gather": "is of several ranks",
+    "nn.gather_sequence": "is of several ranks",
+    "nn.gather_halo": "is of several ranks",
+    "nn.reduce_scatter_sequence": "is of several ranks",
+    "nn.reduce_scatter_halo": "is of several ranks",
 }
 
 
