@@ -112,14 +112,20 @@ void EntryBuilder::emitBatch(nn::BatchMatmulOp matmul) {
   ++counts.commands;
 }
 
+void EntryBuilder::emitCollective(rt::Collective kind, Value memory,
+                                  IntegerAttr ranks, Location loc) {
+  rt::CollectiveStartOp::create(builder, loc, kind, memory, ranks);
+  rt::CollectiveDoneOp::create(builder, loc, memory);
+  counts.commands += 2;
+}
+
 void EntryBuilder::emitAllReduce(nn::AllReduceOp mean) {
   Value input = getDenseMemory(mean.getInput());
   Value memory = getMemory(mean.getOutput());
   if (!isSameMemory(input, memory))
     emitCopy(input, memory, mean.getLoc());
-  rt::CollectiveStartOp::create(builder, mean.getLoc(), memory);
-  rt::CollectiveDoneOp::create(builder, mean.getLoc(), memory);
-  counts.commands += 2;
+  emitCollective(rt::Collective::AllReduce, memory, /*ranks=*/{},
+                 mean.getLoc());
 }
 
 void EntryBuilder::emitSliceShard(nn::SliceShardOp take) {
@@ -135,10 +141,9 @@ void EntryBuilder::emitAllGather(nn::AllGatherOp gather) {
   int64_t ranks =
       getMemRef(memory).getNumElements() / getMemRef(part).getNumElements();
   rt::WriteShardOp::create(builder, loc, part, memory, gather.getShard());
-  rt::CollectiveStartOp::create(builder, loc, rt::Collective::AllGather, memory,
-                                builder.getI64IntegerAttr(ranks));
-  rt::CollectiveDoneOp::create(builder, loc, memory);
-  counts.commands += 3;
+  ++counts.commands;
+  emitCollective(rt::Collective::AllGather, memory,
+                 builder.getI64IntegerAttr(ranks), loc);
 }
 
 void EntryBuilder::emitGather(nn::GatherSequenceOp gather) {
@@ -149,13 +154,6 @@ void EntryBuilder::emitGather(nn::GatherSequenceOp gather) {
   ++counts.commands;
   emitCollective(rt::Collective::GatherSequence, memory, gather.getRanksAttr(),
                  loc);
-}
-
-void EntryBuilder::emitCollective(rt::Collective kind, Value memory,
-                                  IntegerAttr ranks, Location loc) {
-  rt::CollectiveStartOp::create(builder, loc, kind, memory, ranks);
-  rt::CollectiveDoneOp::create(builder, loc, memory);
-  counts.commands += 2;
 }
 
 /// Memory for the last `tokens` of every chunk of sequences whose rows have the

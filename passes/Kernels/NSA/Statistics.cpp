@@ -66,7 +66,8 @@ namespace {
 /// Gates [rows, branches]: programs have ranges of rows, whose sums another
 /// kernel adds in order.
 struct GateKernel {
-  explicit GateKernel(GateStatisticsOp op)
+  using Op = GateStatisticsOp;
+  explicit GateKernel(Op op)
       : branches(getDim(op.getGates(), 3)),
         rows(ShapedType::getNumElements(getShape(op.getGates())) / branches) {}
 
@@ -75,7 +76,9 @@ struct GateKernel {
     return RankedTensorType::get({branches + 1, numPrograms()},
                                  Float32Type::get(context));
   }
-  void buildParts(TileBuilder &b, Value gates, Value parts) const;
+  std::string name() const { return "n" + std::to_string(rows); }
+  std::array<Extent, 3> getGrid() const { return {numPrograms(), 1, 1}; }
+  void buildParts(TileBuilder &b, Op::Adaptor in, Value parts) const;
   void buildMeans(TileBuilder &b, Value parts, Value y) const;
 
   int64_t branches, rows;
@@ -85,8 +88,8 @@ private:
 };
 } // namespace
 
-void GateKernel::buildParts(TileBuilder &b, Value gates, Value parts) const {
-  gates = b.view(gates, {rows, branches});
+void GateKernel::buildParts(TileBuilder &b, Op::Adaptor in, Value parts) const {
+  Value gates = b.view(in.getGates(), {rows, branches});
   Expr begin = b.programId(0) * rangeRows;
   auto addTile = [&](Expr first,
                      ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -128,7 +131,8 @@ namespace {
 /// Indices [B, Hkv, S, n], seen in blocks of queries as long as the blocks that
 /// are selected: a program each, whose sums another kernel adds in order.
 struct SelectionKernel {
-  explicit SelectionKernel(SelectionStatisticsOp op)
+  using Op = SelectionStatisticsOp;
+  explicit SelectionKernel(Op op)
       : isPacked(op.getStart() != nullptr), isPlaced(op.getAt() != nullptr),
         batch(getDim(op.getIndices(), 0)), heads(getDim(op.getIndices(), 1)),
         sequence(getDim(op.getIndices(), 2)), count(getDim(op.getIndices(), 3)),
@@ -145,9 +149,15 @@ struct SelectionKernel {
     return RankedTensorType::get({numSums, batch, heads, queryBlocks},
                                  Float32Type::get(context));
   }
-  using In = SelectionStatisticsOp::Adaptor;
+  std::string name() const {
+    return ("b" + Twine(batch) + "s" + Twine(sequence) + "h" + Twine(heads) +
+            "n" + Twine(count) + (isPacked ? "_packed" : "") +
+            (isPlaced ? "_at" : ""))
+        .str();
+  }
+  using In = Op::Adaptor;
   void buildParts(TileBuilder &b, In in, Value parts) const;
-  void buildSums(TileBuilder &b, Value parts, Value y) const;
+  void buildMeans(TileBuilder &b, Value parts, Value y) const;
 
   bool isPacked, isPlaced;
   int64_t batch, heads, sequence, count, selectBlock, queryBlocks, rows;
@@ -260,7 +270,7 @@ void SelectionKernel::buildParts(TileBuilder &b, In in, Value parts) const {
              b.range(queryBlock, 1, 0)});
 }
 
-void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
+void SelectionKernel::buildMeans(TileBuilder &b, Value parts, Value y) const {
   Value flat = b.view(parts, {numSums, numPrograms()});
   SmallVector<Value> sums = sumParts(b, flat);
   auto number = [&](int64_t value) {
@@ -275,48 +285,25 @@ void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-static LogicalResult convertGateStatistics(GateStatisticsOp op,
-                                           KernelCache &cache,
-                                           PatternRewriter &rewriter) {
-  GateKernel kernel(op);
-  std::string shape = "n" + std::to_string(kernel.rows);
-  KernelSpec spec = {"parts", shape, {kernel.numPrograms(), 1, 1}, 0};
-  Value parts = launchKernel(cache, rewriter, op, spec,
-                             kernel.getPartsType(rewriter.getContext()),
-                             [&](auto &b, auto in, ArrayRef<Value> out) {
-                               kernel.buildParts(b, in.getGates(), out.front());
-                             })
-                    .front();
-  return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         auto [parts, statistics] = named<2>(args);
-                         kernel.buildMeans(b, parts, statistics);
-                       });
-}
-
-static LogicalResult convertSelectionStatistics(SelectionStatisticsOp op,
-                                                KernelCache &cache,
-                                                PatternRewriter &rewriter) {
-  SelectionKernel kernel(op);
-  std::string shape =
-      ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
-       Twine(kernel.heads) + "n" + Twine(kernel.count) +
-       (kernel.isPacked ? "_packed" : "") + (kernel.isPlaced ? "_at" : ""))
-          .str();
-  KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
+/// By programs whose sums one more adds.
+template <typename Kernel>
+static LogicalResult convertInParts(typename Kernel::Op op, KernelCache &cache,
+                                    PatternRewriter &rewriter) {
+  Kernel kernel(op);
+  KernelSpec spec = {"parts", kernel.name(), kernel.getGrid(), 0};
   Value parts = launchKernel(cache, rewriter, op, spec,
                              kernel.getPartsType(rewriter.getContext()),
                              [&](auto &b, auto in, ArrayRef<Value> out) {
                                kernel.buildParts(b, in, out.front());
                              })
                     .front();
-  return cache.replace(rewriter, op, {"", shape, {1, 1, 1}, 0}, parts,
+  return cache.replace(rewriter, op, {"", kernel.name(), {1, 1, 1}, 0}, parts,
                        [&](TileBuilder &b, ArrayRef<Value> args) {
                          auto [parts, statistics] = named<2>(args);
-                         kernel.buildSums(b, parts, statistics);
+                         kernel.buildMeans(b, parts, statistics);
                        });
 }
 
 void nsa::populateStatisticsPatterns(KernelPatterns &patterns) {
-  patterns.add(convertGateStatistics, convertSelectionStatistics);
+  patterns.add(convertInParts<GateKernel>, convertInParts<SelectionKernel>);
 }

@@ -152,18 +152,35 @@ void loadAndRunTwice(Rank &rank) {
     ASSERT_TRUE(rank.average(1).ok());
 }
 
-/// Runs checks in a process of their own: where a rank was given up, its GPU
-/// never finishes.
-void inProcess(const std::function<void()> &checks) {
+/// Runs checks in a process of their own.
+pid_t startProcess(const std::function<void()> &checks) {
   pid_t process = ::fork();
   if (process == 0) {
     checks();
     std::fflush(nullptr);
     ::_exit(::testing::Test::HasFailure());
   }
+  return process;
+}
+
+void expectPassed(pid_t process) {
   int status = 0;
   ::waitpid(process, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+/// Where a rank was given up, its GPU never finishes.
+void inProcess(const std::function<void()> &checks) {
+  expectPassed(startProcess(checks));
+}
+
+/// Lets a check say what is wrong with each of two ranks of one group.
+void onTwoRanks(
+    const std::function<std::string(const TempDir &, int rank)> &check) {
+  TempDir folder;
+  pid_t other = startProcess([&] { EXPECT_EQ(check(folder, 1), ""); });
+  EXPECT_EQ(check(folder, 0), "");
+  expectPassed(other);
 }
 
 TEST(GPURanksTest, Means_AreOfAllRanks) {
@@ -193,22 +210,16 @@ TEST(GPURanksTest, Means_AreOfBF16Too) {
            b.startReduction(b.of(sum), DataType::BF16),
            b.finishReduction(b.of(sum)), b.copy(b.of(sum), b.of(mean))});
   std::string bytes = b.finish();
-  auto run = [&](const TempDir &folder, int number) {
+  onTwoRanks([&](const TempDir &folder, int number) -> std::string {
     Rank rank(folder, number);
     EXPECT_EQ(rank.load(bytes), "");
     const TensorView *x = rank.program->findTensor("x");
     std::fill_n(x->as<uint16_t>(), 32, floatToBF16(float(2 * number + 1)));
     EXPECT_TRUE(rank.program->run("update").ok());
-    return bf16ToFloat(rank.program->findTensor("mean")->as<uint16_t>()[31]);
-  };
-  TempDir folder;
-  pid_t other = ::fork();
-  if (other == 0)
-    ::_exit(run(folder, 1) != 2);
-  EXPECT_EQ(run(folder, 0), 2);
-  int status = 0;
-  ::waitpid(other, &status, 0);
-  EXPECT_EQ(status, 0);
+    EXPECT_EQ(bf16ToFloat(rank.program->findTensor("mean")->as<uint16_t>()[31]),
+              2);
+    return "";
+  });
 }
 
 // A rank takes its part of the means, and gives it to the others.
@@ -232,7 +243,7 @@ TEST(GPURanksTest, Parts_AreThoseOfTheRank) {
        b.finishReduction(b.of(all))});
   std::string bytes = b.finish();
   // Element i of rank r is i + 2 r, the mean is i + 1.
-  auto run = [&](const TempDir &folder, int number) -> std::string {
+  onTwoRanks([&](const TempDir &folder, int number) -> std::string {
     Rank rank(folder, number);
     if (std::string message = rank.load(bytes); !message.empty())
       return message;
@@ -250,15 +261,7 @@ TEST(GPURanksTest, Parts_AreThoseOfTheRank) {
       if (part[i] != float(16 * number + i + 1))
         return "the part begins with " + std::to_string(part[0]);
     return "";
-  };
-  TempDir folder;
-  pid_t other = ::fork();
-  if (other == 0)
-    ::_exit(!run(folder, 1).empty());
-  EXPECT_EQ(run(folder, 0), "");
-  int status = 0;
-  ::waitpid(other, &status, 0);
-  EXPECT_EQ(status, 0);
+  });
 }
 
 // A rank gives its two chunks of each sequence, and takes those of the sums.
@@ -281,7 +284,7 @@ TEST(GPURanksTest, Chunks_AreThoseOfTheRank) {
            b.copy(b.of(sum), b.of(own), artifact::CopyPart::Source, 2)});
   std::string bytes = b.finish();
   // Element i of a sequence s is 100 s + i.
-  auto run = [&](const TempDir &folder, int number) -> std::string {
+  onTwoRanks([&](const TempDir &folder, int number) -> std::string {
     Rank rank(folder, number);
     if (std::string message = rank.load(bytes); !message.empty())
       return message;
@@ -305,15 +308,7 @@ TEST(GPURanksTest, Chunks_AreThoseOfTheRank) {
       if (own[i] != 2 * valueOf(i))
         return "sum " + std::to_string(i) + " is " + std::to_string(own[i]);
     return "";
-  };
-  TempDir folder;
-  pid_t other = ::fork();
-  if (other == 0)
-    ::_exit(!run(folder, 1).empty());
-  EXPECT_EQ(run(folder, 0), "");
-  int status = 0;
-  ::waitpid(other, &status, 0);
-  EXPECT_EQ(status, 0);
+  });
 }
 
 TEST(GPURanksTest, Profiles_SayWhenReductionsRan) {
