@@ -171,9 +171,10 @@ KernelOp KernelLayouts::getCopy(MemRefType source, MemRefType target,
   int64_t width =
       std::min(getRowLayout(source)->width, getRowLayout(target)->width);
   int64_t rows = source.getNumElements() / width;
-  auto perProgram = static_cast<int64_t>(llvm::divideCeil(16384, width));
-  int64_t programs = llvm::divideCeil(rows, perProgram);
   int64_t tile = std::min<int64_t>(llvm::PowerOf2Ceil(width), 1024);
+  // A tile of 4,096 elements for each program: short rows leave a GPU idle.
+  int64_t perProgram = 4096 / tile;
+  int64_t programs = llvm::divideCeil(rows, perProgram);
   std::string name;
   llvm::raw_string_ostream os(name);
   os << "copy_t" << rows << "x" << width << "_" << source.getElementType();
@@ -193,15 +194,11 @@ KernelOp KernelLayouts::getCopy(MemRefType source, MemRefType target,
               argument);
         };
         Value from = view(args[0]), to = view(args[1]);
-        Expr start = b.programId(0) * perProgram;
-        b.forLoop(start, min(start + perProgram, rows), 1, {},
-                  [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
-                    for (int64_t at = 0; at < width; at += tile) {
-                      Value columns = b.range(at, tile, 1);
-                      b.store(b.load(from, {row, columns}), to, {row, columns});
-                    }
-                    return {};
-                  });
+        Value row = b.range(b.programId(0) * perProgram, perProgram, 0);
+        for (int64_t at = 0; at < width; at += tile) {
+          Value columns = b.range(at, tile, 1);
+          b.store(b.load(from, {row, columns}), to, {row, columns});
+        }
       });
   symbols.insert(version);
   version->setAttr("bytes", OpBuilder(module).getI64IntegerAttr(

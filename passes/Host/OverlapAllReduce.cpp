@@ -1,6 +1,7 @@
-//===- OverlapAllReduce.cpp - start reductions as soon as they can --------===//
+//===- OverlapAllReduce.cpp - run reductions beside backward --------------===//
 
 #include "dialects/RT/RTOps.h"
+#include "dialects/Tile/TileOps.h"
 #include "passes/Host/Passes.h"
 
 #define DEBUG_TYPE "nsa-overlap-all-reduce"
@@ -24,6 +25,20 @@ static bool touches(rt::CommandOpInterface command, Value memory) {
   });
 }
 
+/// Whether a launch computes more than it moves, as those of attention do.
+/// Their many programs leave a reduction some multiprocessors at little cost; a
+/// matmul of a library, in one wave of large tiles, takes nearly twice as long.
+static bool isComputeBound(Operation *command) {
+  auto launch = dyn_cast<rt::LaunchOp>(command);
+  if (!launch)
+    return false;
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<tile::KernelOp>(
+      launch, launch.getKernelAttr());
+  constexpr int64_t operationsPerByte = 32;
+  return kernel && kernel.getFlops().value_or(0) >
+                       operationsPerByte * kernel.getBytes().value_or(0);
+}
+
 namespace {
 struct OverlapAllReducePass
     : nsa::impl::OverlapAllReduceBase<OverlapAllReducePass> {
@@ -38,20 +53,23 @@ struct OverlapAllReducePass
   }
 
   /// Moves a start, and what names its memory, after the last command that
-  /// touches the memory.
+  /// touches the memory, or before the next launch that is bound by computing.
   void hoist(rt::CollectiveStartOp start, Block &block) {
     Value memory = start.getMemory();
     unsigned passed = 0;
-    Operation *after = start->getPrevNode();
+    Operation *after = start->getPrevNode(), *beside = nullptr;
     for (; after; after = after->getPrevNode()) {
       auto command = dyn_cast<rt::CommandOpInterface>(after);
       if (command && touches(command, memory))
         break;
       passed += command ? 1 : 0;
+      beside = isComputeBound(after) ? after : beside;
     }
     if (passed == 0)
       return;
-    if (after)
+    if (beside)
+      start->moveBefore(beside);
+    else if (after)
       start->moveAfter(after);
     else
       start->moveBefore(&block.front());

@@ -173,6 +173,8 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
     Moves every `rt.collective_start` after the last command before it that
     touches its memory, and its `rt.collective_done` before the first one
     after it that does, so that it runs beside what backward still computes.
+    A start waits for the next launch of more than 32 operations a byte, if there is
+    one: beside the single wave of large tiles of a matmul it takes more.
     Every rank runs the same commands, so all start their reductions in one
     order.
 

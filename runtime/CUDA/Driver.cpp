@@ -44,6 +44,8 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.FuncGetAttribute, "cuFuncGetAttribute");
   library.find(driver.LaunchKernel, "cuLaunchKernel");
   library.find(driver.StreamCreate, "cuStreamCreate");
+  library.find(driver.StreamCreateWithPriority, "cuStreamCreateWithPriority");
+  library.find(driver.CtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
   library.find(driver.StreamDestroy, "cuStreamDestroy_v2");
   library.find(driver.StreamSynchronize, "cuStreamSynchronize");
   library.find(driver.StreamQuery, "cuStreamQuery");

@@ -98,6 +98,8 @@ struct Driver {
   int (*LaunchKernelEx)(const LaunchConfig *config, Function function,
                         void **parameters, void **extra);
   int (*StreamCreate)(Stream *stream, unsigned flags);
+  int (*StreamCreateWithPriority)(Stream *stream, unsigned flags, int priority);
+  int (*CtxGetStreamPriorityRange)(int *least, int *greatest);
   int (*StreamDestroy)(Stream stream);
   int (*StreamSynchronize)(Stream stream);
   int (*StreamQuery)(Stream stream);

@@ -35,8 +35,16 @@ Reductions::open(const GPU &gpu, ProcessGroup &group,
 }
 
 Status Reductions::makeStream() {
-  NSA_RETURN_IF_ERROR(gpu->driver().check(
-      gpu->driver().StreamCreate(&stream, kNonBlocking), "cuStreamCreate"));
+  const Driver &driver = gpu->driver();
+  // The few thread blocks of a collective take the next free multiprocessors:
+  // behind those of a launch they would wait for its last wave.
+  int greatest = 0;
+  NSA_RETURN_IF_ERROR(
+      driver.check(driver.CtxGetStreamPriorityRange(nullptr, &greatest),
+                   "cuCtxGetStreamPriorityRange"));
+  NSA_RETURN_IF_ERROR(driver.check(
+      driver.StreamCreateWithPriority(&stream, kNonBlocking, greatest),
+      "cuStreamCreateWithPriority"));
   for (Event *event : {&waitBegin, &waitEnd}) {
     NSA_ASSIGN_OR_RETURN(*event, makeEvent(/*timed=*/true));
   }

@@ -27,7 +27,7 @@ import races
 
 LENGTHS = (128, 512, 1024, 2048)
 # From here on each block of keys has as many partial sums of gradients as it may have.
-MEMORY_LENGTHS = (2048, 16384)
+MEMORY_LENGTHS = (8192, 65536)
 # Tokens per second that training has to reach at 2,048, however small the GPU.
 LEAST_SPEED = 785
 

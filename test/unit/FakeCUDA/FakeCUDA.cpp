@@ -476,6 +476,14 @@ int cuStreamCreate(void **stream, unsigned) {
   *stream = &state().queue;
   return call("cuStreamCreate");
 }
+int cuStreamCreateWithPriority(void **stream, unsigned, int) {
+  *stream = &state().queue;
+  return call("cuStreamCreateWithPriority");
+}
+int cuCtxGetStreamPriorityRange(int *, int *greatest) {
+  *greatest = -5;
+  return call("cuCtxGetStreamPriorityRange");
+}
 int cuStreamDestroy_v2(void *) { return call("cuStreamDestroy"); }
 
 int cuStreamSynchronize(void *) {
