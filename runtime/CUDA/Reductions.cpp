@@ -37,7 +37,7 @@ Reductions::open(const GPU &gpu, ProcessGroup &group,
 Status Reductions::makeStream() {
   const Driver &driver = gpu->driver();
   // The few thread blocks of a collective take the next free multiprocessors:
-  // behind those of a launch they would wait for its last wave.
+  // after those of a launch they would wait for its last wave.
   int greatest = 0;
   NSA_RETURN_IF_ERROR(
       driver.check(driver.CtxGetStreamPriorityRange(nullptr, &greatest),

@@ -75,7 +75,7 @@ Status StepLoop::prepare() {
 // A step
 //===----------------------------------------------------------------------===//
 
-Result<StepRecord> StepLoop::runStep() {
+Result<StepRecord> StepLoop::runStep(Agreement &agreed) {
   double begin = steadyClock();
   auto waitedSeconds = [&] {
     return run.ranks.waitedSeconds() + run.model.waitedSeconds();
@@ -100,9 +100,8 @@ Result<StepRecord> StepLoop::runStep() {
   if (run.state.step + 1 < run.lastStep())
     (void)samples.readAhead(run.state.samples +
                             uint64_t(run.plan.sequencesPerStep()));
-  // The one wait of a step, for the few numbers that it leaves.
   NSA_RETURN_IF_ERROR(
-      run.model.finish(fused ? training::stepEntry : training::updateEntry));
+      finishStep(fused ? training::stepEntry : training::updateEntry, agreed));
   StepRecord record;
   record.step = run.state.step + 1;
   record.dataSeconds = samples.seconds();
@@ -181,35 +180,54 @@ static Result<StepStatus> readStatus(const std::string &text, int rank) {
   return status;
 }
 
-/// Checks that all ranks are where this one is, notes how far apart they are in
-/// time, and stops all as soon as one has a reason to.
-Result<StepLoop::Agreement> StepLoop::synchronizeStep(StepRecord &record) {
-  Agreement agreed;
-  if (record.step < run.config.train.steps)
-    agreed.stop = stopReason();
-  agreed.saveIsDue = run.ranks.isFirst() && saver.isDueByTime();
-  agreed.saveIsWritten = saver.hasWritten();
+/// What this rank has to say of the step that runs, or has just ended.
+StepLoop::Agreement StepLoop::findOwnWishes() {
+  Agreement own;
+  if (run.state.step + 1 < run.config.train.steps)
+    own.stop = stopReason();
+  own.saveIsDue = run.ranks.isFirst() && saver.isDueByTime();
+  own.saveIsWritten = saver.hasWritten();
+  return own;
+}
+
+/// The one wait of a step, for the few numbers that it leaves. While a GPU is
+/// at work, ranks agree on what follows.
+Status StepLoop::finishStep(std::string_view entry, Agreement &agreed) {
+  if (run.ranks.size() == 1) {
+    NSA_RETURN_IF_ERROR(run.model.finish(entry));
+    agreed = findOwnWishes();
+    guard.look(samples.status());
+    return {};
+  }
+  Result<Agreement> all =
+      agree("step " + std::to_string(run.state.step + 1), findOwnWishes());
+  // A collective that misses a rank ends with the run.
+  Status status = run.model.finish(entry);
+  if (!all)
+    return all.takeError();
+  agreed = *all;
+  return status;
+}
+
+/// Checks that all ranks were where this one was after the last step, notes how
+/// far apart they were in time, and stops all as soon as one has a reason to.
+Result<StepLoop::Agreement> StepLoop::agree(const std::string &name,
+                                            Agreement agreed) {
   DataHealth health = guard.look(samples.status());
-  if (run.ranks.size() == 1)
-    return agreed;
-  StepStatus own = {record.loss,       record.gradNorm,
-                    record.ownSeconds, agreed.stop ? int32_t(*agreed.stop) : -1,
+  StepStatus own = {latest.loss,       latest.gradNorm,
+                    latest.ownSeconds, agreed.stop ? int32_t(*agreed.stop) : -1,
                     health.failure,    health.isVerified,
                     agreed.saveIsDue,  agreed.saveIsWritten};
-  double begin = steadyClock();
   NSA_ASSIGN_OR_RETURN(
       std::vector<std::string> all,
       run.ranks.exchange(
-          "step " + std::to_string(record.step),
-          std::string(reinterpret_cast<const char *>(&own), sizeof own)));
-  // The next step begins after it.
-  addSeconds(record, steadyClock() - begin);
+          name, std::string(reinterpret_cast<const char *>(&own), sizeof own)));
   double least = own.ownSeconds, most = own.ownSeconds;
   int slowest = run.ranks.rank();
   for (int rank = 0; rank < run.ranks.size(); ++rank) {
     NSA_ASSIGN_OR_RETURN(StepStatus other, readStatus(all[size_t(rank)], rank));
     if (std::memcmp(&other, &own, 2 * sizeof(float)) != 0)
-      return Error{"step " + std::to_string(record.step) + ": rank " +
+      return Error{"step " + std::to_string(latest.step) + ": rank " +
                    std::to_string(rank) + " has loss " + shortest(other.loss) +
                    " and gradient norm " + shortest(other.gradNorm) +
                    ", rank " + std::to_string(run.ranks.rank()) + " has " +
@@ -292,7 +310,8 @@ Status StepLoop::afterStep(StepRecord record) {
                        .record = &record});
   bool logged = isLogged(record.step);
   showProgress(record, logged);
-  if (logged && run.ranks.size() > 1)
+  // Ranks have heard of the steps before this one.
+  if (logged && run.ranks.size() > 1 && record.step > run.firstStep + 1)
     run.journal.say("step " + std::to_string(record.step) +
                     ": ranks differ by " +
                     shortest(std::round(1000 * times.recentSpread) / 10) +
@@ -350,7 +369,8 @@ Result<TrainEnd> StepLoop::loop() {
   saver.beginSteps();
   while (run.state.step < run.lastStep()) {
     watchdog.start();
-    Result<StepRecord> record = runStep();
+    Agreement agreed;
+    Result<StepRecord> record = runStep(agreed);
     bool stalled = watchdog.stop();
     if (!record)
       return record.takeError();
@@ -360,7 +380,7 @@ Result<TrainEnd> StepLoop::loop() {
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
     if (!finite && record->hasTargets && !isOverflow(*record))
       return reportNonFinite(*record);
-    NSA_ASSIGN_OR_RETURN(Agreement agreed, synchronizeStep(*record));
+    latest = *record;
     NSA_RETURN_IF_ERROR(run.journal.directory().check());
     NSA_RETURN_IF_ERROR(afterStep(*record));
     NSA_ASSIGN_OR_RETURN(std::optional<TrainEnd> end, betweenSteps(agreed));
@@ -395,6 +415,12 @@ StepLoop::betweenSteps(const Agreement &agreed) {
   bool isLast = step == run.lastStep() || agreed.stop;
   if (isLast || agreed.saveIsDue ||
       (train.saveEvery > 0 && step % train.saveEvery == 0)) {
+    // Nothing is saved of ranks that went apart.
+    if (run.ranks.size() > 1)
+      if (Result<Agreement> same =
+              agree("the save of step " + std::to_string(step), {});
+          !same)
+        return same.takeError();
     Result<std::optional<TrainEnd>> end = saver.save(isLast);
     if (!end || *end)
       return end;

@@ -71,11 +71,13 @@ private:
     return run.binding.hasStep && !run.options.separateUpdate;
   }
   Status checkTargets() const;
-  Result<StepRecord> runStep();
+  Result<StepRecord> runStep(Agreement &agreed);
   void addSeconds(StepRecord &record, double seconds);
   Status addStatistics(StepRecord &record);
   bool isLogged(int64_t step) const;
-  Result<Agreement> synchronizeStep(StepRecord &record);
+  Agreement findOwnWishes();
+  Result<Agreement> agree(const std::string &name, Agreement agreed);
+  Status finishStep(std::string_view entry, Agreement &agreed);
   std::optional<TrainEnd> stopReason();
   Status afterStep(StepRecord record);
   void showProgress(const StepRecord &record, bool logged);
@@ -91,6 +93,8 @@ private:
   Saver &saver;
   Evaluator &evaluator;
   SampleWriter &sampleWriter;
+  /// Of the last step: other ranks hear of it during the next one.
+  StepRecord latest;
   std::optional<TrainSampler> sampler;
   SplitDocuments split;
   StepSamples samples;
