@@ -38,6 +38,27 @@ static void printBody(FusedOp fused, llvm::raw_ostream &os) {
   }
 }
 
+/// The properties of `op`. Optional operands that it does not have leave no
+/// trace, so one more at the end of an operation renames no kernel's answers.
+static void printProperties(Operation *op, llvm::raw_ostream &os) {
+  Attribute properties = op->getPropertiesAsAttribute();
+  if (!properties)
+    return;
+  StringRef name =
+      OpTrait::AttrSizedOperandSegments<void>::getOperandSegmentSizeAttr();
+  auto members = dyn_cast<DictionaryAttr>(properties);
+  auto sizes =
+      members ? members.getAs<DenseI32ArrayAttr>(name) : DenseI32ArrayAttr();
+  if (!sizes)
+    return properties.print(os);
+  NamedAttrList present(members);
+  ArrayRef<int32_t> groups = sizes;
+  while (!groups.empty() && groups.back() == 0)
+    groups = groups.drop_back();
+  present.set(name, DenseI32ArrayAttr::get(op->getContext(), groups));
+  present.getDictionary(op->getContext()).print(os);
+}
+
 /// What determines the kernels of `op`, and which of them is meant.
 static std::string getKey(Operation *op, const KernelSpec &spec,
                           TypeRange inputs, TypeRange outputs) {
@@ -53,8 +74,7 @@ static std::string getKey(Operation *op, const KernelSpec &spec,
   os << op->getName() << ' ' << spec.suffix << ' ' << spec.key << ' ';
   if (spec.schedule.sizes)
     os << spec.schedule.sizes << ' ';
-  if (Attribute properties = op->getPropertiesAsAttribute())
-    properties.print(os);
+  printProperties(op, os);
   os << " (" << op->getOperandTypes() << ") -> " << op->getResultTypes();
   if (auto fused = dyn_cast<FusedOp>(op))
     printBody(fused, os);

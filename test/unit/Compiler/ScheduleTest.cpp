@@ -5,6 +5,7 @@
 #include "dialects/NSA/NSAOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/Registration.h"
+#include "passes/Kernels/KernelCache.h"
 #include "passes/Kernels/Passes.h"
 
 #include "mlir/Parser/Parser.h"
@@ -111,6 +112,28 @@ TEST_F(ScheduleTest, Kernels_OfAboutTheSameLength_ShareAnswers) {
   };
   EXPECT_EQ(nameFor(4096), nameFor(8192));
   EXPECT_NE(nameFor(2048), nameFor(8192));
+}
+
+TEST_F(ScheduleTest, Kernel_OfOneMoreAbsentOperand_KeepsItsName) {
+  context.allowUnregisteredDialects();
+  auto nameFor = [&](const std::string &groups) {
+    module = parseSourceString<ModuleOp>(
+        R"mlir(func.func @main(%x: tensor<1x64x4x16xf32>) {
+  "test.attention"(%x) <{operandSegmentSizes = array<i32: )mlir" +
+            groups +
+            R"mlir(>}> {nsa.schedules = {forward =
+      [#nsa.schedule<queries = 64>, #nsa.schedule<queries = 32>]}}
+      : (tensor<1x64x4x16xf32>) -> ()
+  return
+})mlir",
+        &context);
+    Operation &op = (*module->getOps<func::FuncOp>().begin()).front().front();
+    return KernelCache(*module)
+        .choose(&op, "", 64, AttentionKernel::Forward)
+        .kernel;
+  };
+  EXPECT_EQ(nameFor("1, 0"), nameFor("1, 0, 0"));
+  EXPECT_NE(nameFor("1, 0"), nameFor("0, 1"));
 }
 
 TEST_F(ScheduleTest, Kernels_OfFewTokens_MultiplyOnTensorCores) {
