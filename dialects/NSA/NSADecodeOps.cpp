@@ -12,6 +12,22 @@ static LogicalResult checkNumbers(Operation *op, StringRef name, Value numbers,
   return checkShape(op, name, numbers, {getDim(value, 0)});
 }
 
+int64_t nsa::getCacheRows(Value cache, Value pages) {
+  return getDim(cache, 1) * (pages ? getDim(pages, 1) : 1);
+}
+
+/// What has the sequences of a cache along its first dimension.
+static Value getSequences(Value cache, Value pages) {
+  return pages ? pages : cache;
+}
+
+static LogicalResult checkCache(Operation *op, StringRef name, Value cache,
+                                Value pages) {
+  if (failed(checkNotEmpty(op, name, cache)))
+    return failure();
+  return pages ? checkNotEmpty(op, "pages", pages) : success();
+}
+
 LogicalResult LastBlockOp::verify() { return success(); }
 
 LogicalResult FirstBlockOp::verify() {
@@ -20,11 +36,12 @@ LogicalResult FirstBlockOp::verify() {
 
 LogicalResult CacheAppendOp::verify() {
   ArrayRef<int64_t> cache = getShape(getCache());
-  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+  Value sequences = getSequences(getCache(), getPages());
+  if (failed(checkCache(*this, "cache", getCache(), getPages())) ||
       failed(checkShape(*this, "row", getRow(),
-                        {cache[0], 1, cache[2], cache[3]})))
+                        {getDim(sequences, 0), 1, cache[2], cache[3]})))
     return failure();
-  return checkNumbers(*this, "index", getIndex(), getCache());
+  return checkNumbers(*this, "index", getIndex(), sequences);
 }
 
 /// `at` has the place of each row of `value` in a sequence, if there is one.
@@ -34,8 +51,9 @@ static LogicalResult checkAt(Operation *op, Value at, Value value) {
 
 LogicalResult CacheFillOp::verify() {
   ArrayRef<int64_t> cache = getShape(getCache());
-  int64_t batch = getAt() ? getDim(getRows(), 0) : cache[0];
-  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+  int64_t batch =
+      getDim(getAt() ? getRows() : getSequences(getCache(), getPages()), 0);
+  if (failed(checkCache(*this, "cache", getCache(), getPages())) ||
       failed(checkShape(*this, "rows", getRows(),
                         {batch, getDim(getRows(), 1), cache[2], cache[3]})) ||
       failed(checkAt(*this, getAt(), getRows())))
@@ -44,17 +62,18 @@ LogicalResult CacheFillOp::verify() {
 }
 
 LogicalResult CacheSliceOp::verify() {
-  if (failed(checkNotEmpty(*this, "cache", getCache())))
+  if (failed(checkCache(*this, "cache", getCache(), getPages())))
     return failure();
   return checkAt(*this, getAt(), getAt());
 }
 
 LogicalResult CacheReadOp::verify() {
-  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+  if (failed(checkCache(*this, "cache", getCache(), getPages())) ||
       failed(checkAtMost(*this, "count", getCount(), "rows of the cache",
-                         getDim(getCache(), 1))))
+                         getCacheRows(getCache(), getPages()))))
     return failure();
-  return checkNumbers(*this, "last", getLast(), getCache());
+  return checkNumbers(*this, "last", getLast(),
+                      getSequences(getCache(), getPages()));
 }
 
 LogicalResult TakeRowOp::verify() {
@@ -85,13 +104,13 @@ LogicalResult AdvanceOp::verify() {
 
 /// q [B, 1, Hq, dk] and k [B, R, Hkv, dk] with Hkv | Hq.
 template <typename OpT>
-static LogicalResult verifyQueryKey(OpT op) {
+static LogicalResult verifyQueryKey(OpT op, Value pages = {}) {
   Value q = op.getQuery(), k = op.getKey();
   if (failed(checkNotEmpty(op, "query", q)) ||
-      failed(checkNotEmpty(op, "key", k)) ||
+      failed(checkCache(op, "key", k, pages)) ||
       failed(checkEqual(op, "query rows", getDim(q, 1), "rows of a step", 1)) ||
-      failed(checkEqual(op, "key batch", getDim(k, 0), "query batch",
-                        getDim(q, 0))) ||
+      failed(checkEqual(op, "key batch", getDim(getSequences(k, pages), 0),
+                        "query batch", getDim(q, 0))) ||
       failed(checkEqual(op, "key head width", getDim(k, 3), "query head width",
                         getDim(q, 3))) ||
       failed(checkMultiple(op, "query heads", getDim(q, 2), "key heads",
@@ -101,7 +120,7 @@ static LogicalResult verifyQueryKey(OpT op) {
 }
 
 LogicalResult DecodeAttentionOp::verify() {
-  if (failed(verifyQueryKey(*this)))
+  if (failed(verifyQueryKey(*this, getPages())))
     return failure();
   ArrayRef<int64_t> q = getShape(getQuery()), k = getShape(getKey());
   VisibilityAttrInterface visibility = getVisibility();

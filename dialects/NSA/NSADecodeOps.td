@@ -4,6 +4,11 @@
 // persistent tensor `[B, R, Hkv, D]`: row `i` of a sequence is kept in row
 // `i mod R`. Rows are tokens, or compressed blocks.
 //
+// A cache with `pages`, `[B, N]`, is a pool `[P, K, Hkv, D]` of pages of K rows:
+// row `i` of sequence `b`, of at most `N * K`, is row `i mod K` of the page with
+// the number `pages[b, i / K]`, from 1. Page 0 is none: it reads as zeros, and what
+// is written to it is dropped.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_DIALECTS_NSA_NSADECODEOPS_TD
@@ -14,6 +19,8 @@ include "dialects/NSA/NSAFusedOps.td"
 /// One number for each sequence of the batch: a position, the number of a row,
 /// or -1 for none.
 def NSA_RowNumbers : NSA_I32TensorOfRank<1>;
+/// The pages of a pool that hold the rows of each sequence.
+def NSA_Pages : NSA_I32TensorOfRank<2>;
 
 class NSA_DecodeOp<string mnemonic, list<Trait> traits = []>
     : NSA_GraphOp<mnemonic, traits> {
@@ -92,10 +99,12 @@ def NSA_CacheAppendOp : NSA_DecodeOp<"cache_append", [
     ```mlir
     %kept = nsa.cache_append %cache, %row, %index
         : (tensor<2x64x2x16xf32>, tensor<2x1x2x16xf32>, tensor<2xi32>) -> tensor<2x64x2x16xf32>
+    %pool = nsa.cache_append %free, %row, %index, %pages
+        : (tensor<6x16x2x16xf32>, tensor<2x1x2x16xf32>, tensor<2xi32>, tensor<2x4xi32>) -> tensor<6x16x2x16xf32>
     ```
   }];
   let arguments = (ins NSA_Activation:$cache, NSA_Activation:$row,
-                       NSA_RowNumbers:$index);
+                       NSA_RowNumbers:$index, Optional<NSA_Pages>:$pages);
   let results = (outs NSA_Activation:$updated);
   let resultTypes = [{adaptor.getCache().getType()}];
   let resultNames = [{"kept"}];
@@ -105,7 +114,7 @@ def NSA_CacheAppendOp : NSA_DecodeOp<"cache_append", [
 }
 
 def NSA_CacheFillOp : NSA_DecodeOp<"cache_fill", [
-    AllElementTypesMatch<["cache", "rows"]>]> {
+    AllElementTypesMatch<["cache", "rows"]>, AttrSizedOperandSegments]> {
   let summary = "a cache of the rows of whole sequences";
   let description = [{
     Row `i mod R` of the cache of sequence `b` becomes `rows[b, i]` for the `R` last
@@ -122,15 +131,19 @@ def NSA_CacheFillOp : NSA_DecodeOp<"cache_fill", [
         : (tensor<2x64x2x16xf32>, tensor<2x128x2x16xf32>, tensor<2xi32>) -> tensor<2x64x2x16xf32>
     %other = nsa.cache_fill %cache, %part, %end, %at
         : (tensor<2x64x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1xi32>, tensor<1x2xi32>) -> tensor<2x64x2x16xf32>
+    %pool = nsa.cache_fill %free, %part, %end, %at pages %pages
+        : (tensor<6x16x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1xi32>, tensor<1x2xi32>, tensor<2x4xi32>) -> tensor<6x16x2x16xf32>
     ```
   }];
   let arguments = (ins NSA_Activation:$cache, NSA_Activation:$rows,
-                       NSA_RowNumbers:$last, Optional<NSA_At>:$at);
+                       NSA_RowNumbers:$last, Optional<NSA_At>:$at,
+                       Optional<NSA_Pages>:$pages);
   let results = (outs NSA_Activation:$updated);
   let resultTypes = [{adaptor.getCache().getType()}];
   let resultNames = [{"kept"}];
   let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
+    $cache `,` $rows `,` $last (`,` $at^)? (`pages` $pages^)? attr-dict
+    `:` functional-type(operands, results)
   }];
 }
 
@@ -148,9 +161,11 @@ def NSA_CacheReadOp : NSA_DecodeOp<"cache_read"> {
     ```
   }];
   let arguments = (ins NSA_Activation:$cache, NSA_RowNumbers:$last,
-                       NSA_PositiveI64:$count);
+                       Optional<NSA_Pages>:$pages, NSA_PositiveI64:$count);
   let results = (outs NSA_Activation:$rows);
-  let resultTypes = [{withRows(adaptor.getCache(), adaptor.getCount())}];
+  let resultTypes = [{
+    getRowsType(adaptor.getCache(), adaptor.getLast(), adaptor.getCount())
+  }];
   let resultNames = [{"rows"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
@@ -161,7 +176,7 @@ def NSA_CacheSliceOp : NSA_DecodeOp<"cache_slice"> {
   let summary = "rows of sequences from a place on";
   let description = [{
     `y[b, i]` is row `at[b, 1] * stride + i` of the sequence `at[b, 0]`, zeros where the
-    cache has no such row.
+    cache has no such row; with stride 0 those of its beginning.
 
     Example:
 
@@ -171,13 +186,11 @@ def NSA_CacheSliceOp : NSA_DecodeOp<"cache_slice"> {
     ```
   }];
   let arguments = (ins NSA_Activation:$cache, NSA_At:$at,
-                       NSA_PositiveI64:$count,
-                       DefaultValuedAttr<NSA_PositiveI64, "1">:$stride);
+                       Optional<NSA_Pages>:$pages, NSA_PositiveI64:$count,
+                       DefaultValuedAttr<NSA_NonNegativeI64, "1">:$stride);
   let results = (outs NSA_Activation:$rows);
   let resultTypes = [{
-    withShape({getDim(adaptor.getAt(), 0), int64_t(adaptor.getCount()),
-               getDim(adaptor.getCache(), 2), getDim(adaptor.getCache(), 3)},
-              getElementType(adaptor.getCache()))
+    getRowsType(adaptor.getCache(), adaptor.getAt(), adaptor.getCount())
   }];
   let resultNames = [{"rows"}];
   let assemblyFormat = [{
@@ -271,7 +284,8 @@ def NSA_AdvanceOp : NSA_DecodeOp<"advance"> {
 //===----------------------------------------------------------------------===//
 
 def NSA_DecodeAttentionOp : NSA_DecodeOp<"decode_attention", [
-    AllElementTypesMatch<["query", "key", "value"]>]> {
+    AllElementTypesMatch<["query", "key", "value"]>,
+    AttrSizedOperandSegments]> {
   let summary = "`nsa.attention` of one query of each sequence to cached keys";
   let description = [{
     What `nsa.attention` of this visibility gives to the query of position
@@ -286,11 +300,15 @@ def NSA_DecodeAttentionOp : NSA_DecodeOp<"decode_attention", [
     %o, %lse = nsa.decode_attention %q, %k, %v at %positions visible(#nsa.window<32>)
         : (tensor<2x1x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2xi32>)
         -> (tensor<2x1x4x16xf32>, tensor<2x4x1xf32>)
+    %o2, %lse2 = nsa.decode_attention %q, %keys, %keys at %positions pages %pages visible(#nsa.causal)
+        : (tensor<2x1x4x16xf32>, tensor<6x16x2x16xf32>, tensor<6x16x2x16xf32>, tensor<2xi32>, tensor<2x4xi32>)
+        -> (tensor<2x1x4x16xf32>, tensor<2x4x1xf32>)
     ```
   }];
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
                        NSA_Activation:$value, NSA_RowNumbers:$positions,
                        Optional<NSA_Indices>:$indices,
+                       Optional<NSA_Pages>:$pages,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale,
                        OptionalAttr<NSA_PositiveF64>:$softcap);
@@ -301,7 +319,7 @@ def NSA_DecodeAttentionOp : NSA_DecodeOp<"decode_attention", [
   let resultNames = [{"o", "lse"}];
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
-    $query `,` $key `,` $value `at` $positions
+    $query `,` $key `,` $value `at` $positions (`pages` $pages^)?
     `visible` `(` $visibility (`,` $indices^)? `)` attr-dict
     `:` functional-type(operands, results)
   }];

@@ -83,6 +83,14 @@ static RankedTensorType withShape(ArrayRef<int64_t> shape, Type element) {
   return RankedTensorType::get(shape, element);
 }
 
+/// `rows` rows [B, rows, Hkv, D] of a cache, as many sequences as `numbers`
+/// has.
+static RankedTensorType getRowsType(Value cache, Value numbers, int64_t rows) {
+  return withShape(
+      {getDim(numbers, 0), rows, getDim(cache, 2), getDim(cache, 3)},
+      getElementType(cache));
+}
+
 /// o [B, S, Hq, dv] for q [B, S, Hq, dk] and v [.., dv].
 static RankedTensorType getOutputType(Value query, Value value) {
   ArrayRef<int64_t> q = getShape(query);

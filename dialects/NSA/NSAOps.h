@@ -41,6 +41,10 @@ mlir::Value getSequenceStart(mlir::Operation *op);
 /// sequences; null if the operation has none.
 mlir::Value getQueryPlace(mlir::Operation *op);
 
+/// The rows of a sequence in a cache, of which `pages`, if there are some, have
+/// the cache's rows each.
+int64_t getCacheRows(mlir::Value cache, mlir::Value pages);
+
 /// How many weights a kind of compression takes.
 unsigned getNumWeights(CompressionKind kind);
 

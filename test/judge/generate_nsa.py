@@ -244,13 +244,25 @@ def _(b):
     b.op("nsa.last_block", positions=positions(b, 200), compressed=geometry(b).compressed)
 
 
+def caches(b, rows, *sizes):
+    """Caches of so many rows and each of some sizes, and the pages that hold the rows of queries inside of sequences."""
+    if not b.inside:
+        return [b.normal(b.batch, rows, *size) for size in sizes], None
+    page = b.pick([1, 8, 16, 24])
+    columns, more = -(-rows // page), b.between(0, 2)
+    table = 1 + b.rng.permutation(b.batch * columns + more)[:b.batch * columns].reshape(b.batch, columns)
+    table[b.rng.random(table.shape) < 0.1] = 0
+    return [b.normal(b.batch * columns + more, page, *size) for size in sizes], b.argument(table.astype(np.int32))
+
+
 @sample("nsa.cache_append", "nsa.cache_read")
 def _(b):
     rows, heads, width = b.pick([1, 8, 64]), b.between(1, 3), b.pick([1, 16])
-    index = positions(b, 3 * rows)
-    cache = b.normal(b.batch, rows, heads, width)
-    b.op("nsa.cache_read", cache=cache, last=index, count=b.between(1, rows))
-    b.op("nsa.cache_append", cache=b.normal(b.batch, rows, heads, width), row=b.normal(b.batch, 1, heads, width), index=index)
+    index = positions(b, rows if b.inside else 3 * rows)
+    (cache,), pages = caches(b, rows, (heads, width))
+    b.op("nsa.cache_read", cache=cache, last=index, pages=pages, count=b.between(1, rows))
+    (cache,), pages = caches(b, rows, (heads, width))
+    b.op("nsa.cache_append", cache=cache, row=b.normal(b.batch, 1, heads, width), index=index, pages=pages)
 
 
 @sample("nsa.advance")
@@ -264,13 +276,13 @@ def _(b):
 def _(b):
     rows, length, heads, width = b.pick([8, 64]), b.pick([5, 128]), b.between(1, 3), b.pick([1, 16])
     last, at = positions(b, rows if b.inside else length), None
-    cache = b.normal(b.batch, rows, heads, width)
+    (cache,), pages = caches(b, rows, (heads, width))
     if b.inside:
         # One row: nothing says which of two that write the same is the last.
         first = b.rng.integers(0, rows)
         at = b.argument(np.array([[b.rng.integers(0, b.batch), first]], np.int32))
         last = b.argument(np.minimum(last.array[:1], first + length - 1))
-    b.op("nsa.cache_fill", cache=cache, rows=b.normal(len(last.array), length, heads, width), last=last, at=at)
+    b.op("nsa.cache_fill", cache=cache, rows=b.normal(len(last.array), length, heads, width), last=last, at=at, pages=pages)
 
 
 @sample("nsa.first_block")
@@ -282,8 +294,9 @@ def _(b):
 def _(b):
     rows, heads, width = b.pick([8, 64]), b.between(1, 3), b.pick([1, 16])
     b.batch = b.between(1, 3)
-    b.op("nsa.cache_slice", cache=b.normal(b.batch, rows, heads, width), at=b.at(rows)[0], count=b.between(1, 2 * rows),
-         stride=b.pick([1, 3]))
+    (cache,), pages = caches(b, rows, (heads, width))
+    b.op("nsa.cache_slice", cache=cache, at=b.at(rows)[0], pages=pages, count=b.between(1, 2 * rows),
+         stride=b.pick([0, 1, 3] if b.inside else [1, 3]))
 
 
 @sample("nsa.take_row", "nsa.rotary_at")
@@ -300,8 +313,8 @@ def _(b):
     t = positions(b, b.length)
     visible = make_visibility(b, g, kind)
     rows = max(key_rows(b, g, kind, None), 1)
-    given = {"query": b.normal(b.batch, 1, g.heads, g.dk), "key": b.normal(b.batch, rows, g.kv_heads, g.dk),
-             "value": b.normal(b.batch, rows, g.kv_heads, g.dv)}
+    given = {"query": b.normal(b.batch, 1, g.heads, g.dk)}
+    (given["key"], given["value"]), given["pages"] = caches(b, rows, (g.kv_heads, g.dk), (g.kv_heads, g.dv))
     if kind == "selected":
         whole = random_indices(b, g, None)
         b.program.arguments.remove(whole)

@@ -451,12 +451,32 @@ def last_block(c, positions, compressed):
     return last, np.where((over >= 0) & (over % compressed.stride == 0), last, -1)
 
 
+def place_of(cache, pages, sequence, row):
+    """Where a row of a cache is; None if it is in no page."""
+    if pages is None:
+        return sequence, row % cache.shape[1]
+    column, inside = divmod(row, cache.shape[1])
+    page = pages[sequence, column] if 0 <= column < pages.shape[1] else 0
+    return (page - 1, inside) if page else None
+
+
+def rows_of(cache, pages, sequence, rows):
+    """Rows of a sequence, zeros where there is none."""
+    places = (place_of(cache, pages, sequence, row) if row >= 0 else None for row in rows)
+    return np.stack([np.zeros_like(cache[0, 0]) if place is None else cache[place] for place in places])
+
+
+def write_row(cache, pages, sequence, row, values):
+    if (place := place_of(cache, pages, sequence, row)) is not None:
+        cache[place] = values
+
+
 @rule("nsa.cache_append")
-def cache_append(c, cache, row, index):
+def cache_append(c, cache, row, index, pages):
     new = cache.copy()
     for b, i in enumerate(index):
         if i >= 0:
-            new[b, i % cache.shape[1]] = row[b, 0]
+            write_row(new, pages, b, i, row[b, 0])
     return new
 
 
@@ -475,31 +495,27 @@ def first_block(c, at, compressed):
 
 
 @rule("nsa.cache_fill")
-def cache_fill(c, cache, rows, last, at):
-    new = cache.copy()
+def cache_fill(c, cache, rows, last, at, pages):
+    new, most = cache.copy(), cache.shape[1] * (1 if pages is None else pages.shape[1])
     for b, end in enumerate(last):
         s, first = (b, 0) if at is None else at[b]
         for i in range(rows.shape[1]):
-            if end - cache.shape[1] < first + i <= end:
-                new[s, (first + i) % cache.shape[1]] = rows[b, i]
+            if end - most < first + i <= end:
+                write_row(new, pages, s, first + i, rows[b, i])
     return new
 
 
 @rule("nsa.cache_slice")
-def cache_slice(c, cache, at, count, stride):
+def cache_slice(c, cache, at, pages, count, stride):
+    if pages is not None:
+        return np.stack([rows_of(cache, pages, s, p * stride + np.arange(count)) for s, p in at])
     padded = np.pad(cache, [(0, 0), (0, cache.shape[1] * stride + count), (0, 0), (0, 0)])
     return np.stack([padded[s, p * stride:p * stride + count] for s, p in at])
 
 
 @rule("nsa.cache_read")
-def cache_read(c, cache, last, count):
-    rows = np.zeros((len(cache), count, *cache.shape[2:]))
-    for b, end in enumerate(last):
-        for i in range(count):
-            number = end - count + 1 + i
-            if number >= 0:
-                rows[b, i] = cache[b, number % cache.shape[1]]
-    return rows
+def cache_read(c, cache, last, pages, count):
+    return np.stack([rows_of(cache, pages, b, end - count + 1 + np.arange(count)) for b, end in enumerate(last)])
 
 
 @rule("nsa.take_row")
@@ -518,13 +534,12 @@ def rotary_at(c, input, table, index, stride):
 
 
 @rule("nsa.decode_attention")
-def decode_attention(c, query, key, value, positions, indices, visibility, scale, softcap):
+def decode_attention(c, query, key, value, positions, indices, pages, visibility, scale, softcap):
     """Keys by their numbers: those that the caches hold are the last ones."""
     outputs, lses = [], []
     for b, t in enumerate(positions):
         count = visibility.keys(max(int(t) + 1, 0))
-        rows = np.arange(count)
-        keys, values = (x[b:b + 1, rows % x.shape[1]] for x in (key, value))
+        keys, values = (np.stack([rows_of(x, pages, b, np.arange(count))]) if count else x[:1, :0] for x in (key, value))
         o, lse = attend(c, visibility, how_of(query, scale, softcap), query[b:b + 1], keys, values,
                         None if indices is None else indices[b:b + 1], np.array([[t]]))
         outputs.append(o)

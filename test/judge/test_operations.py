@@ -21,8 +21,8 @@ DIFFERENTIABLE = sorted({*rules.GRADIENTS, *(name.removesuffix("_backward") for 
 ELEMENTS = ["f32", "bf16", "f16"]
 #: Programs of one operation for each type; three times as many where shapes decide much.
 COUNT = int(os.environ.get("NSA_JUDGE_COUNT", 2))
-#: What may have the operand `at`.
-INSIDE = sorted(name for name in NAMES if any(o.name == "at" for o in declarations.read()[name].operands))
+#: What may have the operand `at`, or the pages of a cache.
+INSIDE = sorted(name for name in NAMES if any(o.name in ("at", "pages") for o in declarations.read()[name].operands))
 MANY_SHAPES = ("nsa.attention", "nsa.attention_backward", "nsa.select", "nsa.compress", "nsa.compress_backward")
 #: Memory is poisoned, or fresh: all bits of the poison make indices of -1.
 EXECUTORS = [CPU(), CPU(poison=False)]

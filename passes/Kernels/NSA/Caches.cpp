@@ -41,6 +41,48 @@ static ArrayRef<int64_t> getMemoryShape(Value memory) {
 }
 
 //===----------------------------------------------------------------------===//
+// Pages
+//===----------------------------------------------------------------------===//
+
+int64_t CacheMemory::sequences() const {
+  return getMemoryShape(pages ? pages : memory)[0];
+}
+
+int64_t CacheMemory::pageRows() const { return getMemoryShape(memory)[1]; }
+
+int64_t CacheMemory::rows() const {
+  return pageRows() * (pages ? getMemoryShape(pages)[1] : 1);
+}
+
+CacheMemory::Place CacheMemory::at(TileBuilder &b, Expr sequence,
+                                   Expr row) const {
+  if (!pages)
+    return {sequence, row};
+  auto size = static_cast<double>(pageRows());
+  return {b.loadScalar(pages, {sequence, row / size}) - 1, row % size};
+}
+
+CacheMemory::Place CacheMemory::at(TileBuilder &b, Expr sequence,
+                                   Value rows) const {
+  if (!pages)
+    return {sequence, rows};
+  auto size = static_cast<double>(pageRows());
+  auto places = b.map({rows}, {b.i32(), b.i32()},
+                      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                        return {x[0] / size, x[0] % size};
+                      });
+  Value page = b.map({b.load(pages, {sequence, places[0]})}, b.i32(),
+                     [](ArrayRef<Expr> x) { return x[0] - 1; });
+  return {page, places[1]};
+}
+
+CacheMemory::Place CacheMemory::from(TileBuilder &b, Expr sequence, Expr first,
+                                     int64_t count) const {
+  auto [page, row] = at(b, sequence, first);
+  return {page, b.range(row, count, 0)};
+}
+
+//===----------------------------------------------------------------------===//
 // The row of a token
 //===----------------------------------------------------------------------===//
 
@@ -66,25 +108,29 @@ LaunchPart nsa::rotateRow(RotaryAtOp op) {
 namespace {
 /// What a kernel reads that writes a row to a cache.
 struct AppendOperands {
-  SmallVector<Value *> slots() { return {&cache, &row, &index, &table}; }
+  SmallVector<Value *> slots() {
+    return {&cache, &row, &index, &pages, &table};
+  }
 
-  Value cache, row, index, table;
+  Value cache, row, index, pages, table;
 };
 
 /// What a kernel reads that writes a row to a cache and compresses it.
 struct CompressedRowOperands {
   SmallVector<Value *> slots() {
-    return {&tokens, &token, &index, &compressed, &rowIndex, &table};
+    return {&tokens, &token, &index, &compressed, &rowIndex, &pages, &table};
   }
 
-  Value tokens, token, index, compressed, rowIndex, table;
+  /// `pages` are those of the tokens.
+  Value tokens, token, index, compressed, rowIndex, pages, table;
 };
 } // namespace
 
 LaunchPart nsa::appendRow(CacheAppendOp op, RotaryAtOp rotary) {
-  KernelSpec spec = {"append", "", {getDim(op.getCache(), 0), 1, 1}};
+  KernelSpec spec = {"append", "", {getDim(op.getRow(), 0), 1, 1}};
   spec.inPlace = {{0, 0}};
-  AppendOperands in = {op.getCache(), op.getRow(), op.getIndex(), Value()};
+  AppendOperands in = {op.getCache(), op.getRow(), op.getIndex(), op.getPages(),
+                       Value()};
   double stride = 1;
   if (rotary) {
     stride = static_cast<double>(rotary.getStride());
@@ -97,16 +143,18 @@ LaunchPart nsa::appendRow(CacheAppendOp op, RotaryAtOp rotary) {
       [=](TileBuilder &b, const AppendOperands &in, ArrayRef<Value> out) {
         ArrayRef<int64_t> shape = getMemoryShape(in.row);
         Expr batch = b.programId(0), index = b.loadScalar(in.index, {batch});
-        Expr place = getPlace(index, getMemoryShape(out.front())[1]);
+        CacheMemory cache = {out.front(), in.pages};
+        auto [sequence, place] =
+            cache.at(b, batch, getPlace(index, cache.rows()));
         Value heads = b.range(0, shape[2], 0);
         if (in.table) {
-          RowsOfHeads target = {batch, place, heads};
+          RowsOfHeads target = {sequence, place, heads};
           return rotateRows(b, in.row, out.front(), in.table, {batch, 0, heads},
                             index * stride, /*inverse=*/false, &target);
         }
         Value cols = b.range(0, shape[3], 1);
         b.store(b.load(in.row, {batch, 0, heads, cols}), out.front(),
-                {batch, place, heads, cols});
+                {sequence, place, heads, cols});
       });
 }
 
@@ -140,7 +188,8 @@ std::optional<CompressedRow> CompressedRow::match(CacheAppendOp append) {
           return user == row.read || user->hasTrait<OpTrait::IsTerminator>();
         }))
       row.tokens = tokens;
-  if (!row.tokens || row.tokens.getIndex() != row.read.getLast())
+  if (!row.tokens || row.tokens.getIndex() != row.read.getLast() ||
+      row.tokens.getPages() != row.read.getPages() || append.getPages())
     return std::nullopt;
   return row;
 }
@@ -149,21 +198,23 @@ static void buildCompressedRow(TileBuilder &b, int64_t length, int64_t stride,
                                const CompressedRowOperands &in,
                                Value updatedTokens, Value updated) {
   int64_t width = getMemoryShape(in.token)[3];
-  int64_t ringRows = getMemoryShape(in.tokens)[1];
+  CacheMemory ring = {in.tokens, in.pages};
   Expr head = b.programId(0), batch = b.programId(2);
   Expr position = b.loadScalar(in.index, {batch});
   Expr row = b.loadScalar(in.rowIndex, {batch});
   Type element = cast<MemRefType>(updated.getType()).getElementType();
   // The row that the token replaces is not one of those before it.
   auto mean = [&](Value cols) {
-    Value place =
+    Value places =
         b.map({b.range(0, length, 0)}, b.i32(), [&](ArrayRef<Expr> x) {
           Expr number = position - static_cast<double>(length - 1) + x[0];
           return select(x[0] < static_cast<double>(length - 1),
-                        getPlace(number, ringRows), -1);
+                        getPlace(number, ring.rows()), -1);
         });
-    Value before = b.reduceAdd(b.loadF32(in.tokens, {batch, place, head, cols}),
-                               /*axis=*/0);
+    auto [sequence, place] = ring.at(b, batch, places);
+    Value before =
+        b.reduceAdd(b.loadF32(in.tokens, {sequence, place, head, cols}),
+                    /*axis=*/0);
     Value own = b.load(in.token, {batch, 0, head, cols});
     return b.convertTo(b.map({before, own}, b.f32(),
                              [&](ArrayRef<Expr> x) {
@@ -193,8 +244,9 @@ static void buildCompressedRow(TileBuilder &b, int64_t length, int64_t stride,
     b.store(rotated[1], updated, {batch, place, head, high});
   });
   Value cols = b.range(0, width, 1);
-  b.store(b.load(in.token, {batch, 0, head, cols}), updatedTokens,
-          {batch, getPlace(position, ringRows), head, cols});
+  Value own = b.load(in.token, {batch, 0, head, cols});
+  auto [sequence, place] = ring.at(b, batch, getPlace(position, ring.rows()));
+  b.store(own, updatedTokens, {sequence, place, head, cols});
 }
 
 LaunchPart CompressedRow::getPart() const {
@@ -205,9 +257,13 @@ LaunchPart CompressedRow::getPart() const {
       "",
       {getDim(tokens.getRow(), 2), 1, getDim(tokens.getRow(), 0)}};
   spec.inPlace = {{0, 0}, {3, 1}};
-  CompressedRowOperands in = {tokens.getCache(), tokens.getRow(),
-                              tokens.getIndex(), append.getCache(),
-                              append.getIndex(), Value()};
+  CompressedRowOperands in = {tokens.getCache(),
+                              tokens.getRow(),
+                              tokens.getIndex(),
+                              append.getCache(),
+                              append.getIndex(),
+                              tokens.getPages(),
+                              Value()};
   if (rotary) {
     stride = static_cast<int64_t>(rotary.getStride());
     spec.suffix += "_rotary" + std::to_string(stride);
@@ -230,50 +286,55 @@ static constexpr int64_t kRowTile = 16;
 
 /// Program: (some rows, head, sequence).
 static void buildFill(TileBuilder &b, CacheFillOp::Adaptor in, Value updated) {
-  ArrayRef<int64_t> shape = getMemoryShape(updated);
-  auto rows = static_cast<double>(shape[1]);
+  CacheMemory cache = {updated, in.getPages()};
+  auto rows = static_cast<double>(cache.rows());
   Expr head = b.programId(1), batch = b.programId(2);
   Expr last = b.loadScalar(in.getLast(), {batch});
-  auto begin = QueryPlace::load(b, shape[0], shape[1], in.getAt(), batch);
+  auto begin =
+      QueryPlace::load(b, cache.sequences(), cache.rows(), in.getAt(), batch);
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
-  Value cols = b.range(0, shape[3], 1);
-  Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
+  Value cols = b.range(0, getMemoryShape(updated)[3], 1);
+  Value places = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
     Expr number = begin.of(x[0]);
     Expr isKept = (number <= last) & (number > last - rows);
     return select(isKept, number % rows, -1);
   });
+  auto [sequence, place] = cache.at(b, begin.batch, places);
   b.store(b.load(in.getRows(), {batch, row, head, cols}), updated,
-          {begin.batch, place, head, cols});
+          {sequence, place, head, cols});
 }
 
 /// Program: (some rows, head, sequence).
 static void buildSlice(TileBuilder &b, CacheSliceOp::Adaptor in, int64_t stride,
                        Value rows) {
-  ArrayRef<int64_t> shape = getMemoryShape(in.getCache());
+  CacheMemory cache = {in.getCache(), in.getPages()};
   Expr head = b.programId(1), batch = b.programId(2);
-  auto begin = QueryPlace::load(b, shape[0], shape[1], in.getAt(), batch);
+  auto begin =
+      QueryPlace::load(b, cache.sequences(), cache.rows(), in.getAt(), batch);
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
-  Value cols = b.range(0, shape[3], 1);
-  Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
+  Value cols = b.range(0, getMemoryShape(rows)[3], 1);
+  Value places = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
     return *begin.first * static_cast<double>(stride) + x[0];
   });
-  b.store(b.load(in.getCache(), {begin.batch, place, head, cols}), rows,
+  auto [sequence, place] = cache.at(b, begin.batch, places);
+  b.store(b.load(in.getCache(), {sequence, place, head, cols}), rows,
           {batch, row, head, cols});
 }
 
 /// Program: (some rows, head, sequence).
 static void buildRead(TileBuilder &b, CacheReadOp::Adaptor in, int64_t count,
                       Value read) {
-  ArrayRef<int64_t> shape = getMemoryShape(in.getCache());
+  CacheMemory cache = {in.getCache(), in.getPages()};
   Expr head = b.programId(1), batch = b.programId(2);
   Expr first =
       b.loadScalar(in.getLast(), {batch}) - static_cast<double>(count - 1);
   Value row = b.range(b.programId(0) * kRowTile, kRowTile, 0);
-  Value cols = b.range(0, shape[3], 1);
-  Value place = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
-    return getPlace(first + x[0], shape[1]);
+  Value cols = b.range(0, getMemoryShape(read)[3], 1);
+  Value places = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
+    return getPlace(first + x[0], cache.rows());
   });
-  b.store(b.load(in.getCache(), {batch, place, head, cols}), read,
+  auto [sequence, place] = cache.at(b, batch, places);
+  b.store(b.load(in.getCache(), {sequence, place, head, cols}), read,
           {batch, row, head, cols});
 }
 
@@ -317,7 +378,7 @@ static LogicalResult convertCacheRead(CacheReadOp op, KernelCache &cache,
   KernelSpec spec =
       makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
                {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
-                getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
+                getDim(op.getCache(), 2), getDim(op.getLast(), 0)});
   return replaceByKernel(cache, rewriter, op, spec,
                          [=](auto &b, auto in, ArrayRef<Value> out) {
                            buildRead(b, in, count, out.front());

@@ -4,9 +4,32 @@
 #define NSA_PASSES_KERNELS_NSA_CACHES_H
 
 #include "dialects/NSA/NSAOps.h"
+#include "dialects/Tile/TileBuilder.h"
 #include "passes/Kernels/LaunchGroup.h"
 
 namespace nsa {
+
+/// A cache in memory, and the pages of its sequences, i32 [B, N], or null.
+struct CacheMemory {
+  /// Coordinates of the cache's first two dimensions.
+  struct Place {
+    tile::Operand sequence, row;
+  };
+  /// Those of row `row` of a sequence, or of the rows [n, 1]; of row -1 none.
+  Place at(tile::TileBuilder &b, tile::Expr sequence, tile::Expr row) const;
+  Place at(tile::TileBuilder &b, tile::Expr sequence, mlir::Value rows) const;
+  /// Those of `count` rows from `first` on, which lie in one page.
+  Place from(tile::TileBuilder &b, tile::Expr sequence, tile::Expr first,
+             int64_t count) const;
+
+  int64_t sequences() const;
+  /// Of a sequence.
+  int64_t rows() const;
+  /// Of a page; of a sequence where there are none.
+  int64_t pageRows() const;
+
+  mlir::Value memory, pages;
+};
 
 /// Rotates the rows of a token. Program: a sequence.
 LaunchPart rotateRow(RotaryAtOp op);

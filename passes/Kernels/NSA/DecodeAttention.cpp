@@ -22,7 +22,8 @@ static AttentionShape getSequenceShape(DecodeAttentionOp op) {
 
 DecodeAttention::DecodeAttention(DecodeAttentionOp op, const KernelCut &cut)
     : op(op), shape(getSequenceShape(op)),
-      visibility(op.getVisibility(), kLongest), rows(getDim(op.getKey(), 1)),
+      visibility(op.getVisibility(), kLongest),
+      rows(getCacheRows(op.getKey(), op.getPages())),
       count(op.getIndices() ? getDim(op.getIndices(), 3) : 0),
       selectBlock(op.getVisibility().getIndexBlock()), keyTile(getKeyTile(cut)),
       numRows(static_cast<int64_t>(
@@ -101,12 +102,31 @@ RowProgram nsa::makeHeadProgram(TileBuilder &b, const AttentionShape &shape,
   return program;
 }
 
-KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
-                                  Value k, Value v, Expr first) const {
+/// Where the keys from `first` on are. Tiles in a page take one number, those
+/// across pages one for each row.
+CacheMemory::Place DecodeAttention::placeTile(const RowProgram &program,
+                                              const CacheMemory &keys,
+                                              Expr first) const {
   TileBuilder &b = program.b;
-  Expr place = isRing ? first % static_cast<double>(rows) : first;
-  Value row = b.range(place, keyTile, 0);
-  KeyTile tile = program.range.loadKeys(b, shape, row, k, v);
+  Expr batch = program.range.batch;
+  if (keys.pages && keys.pageRows() % keyTile == 0)
+    return keys.from(b, batch, first, keyTile);
+  if (isRing && !keys.pages)
+    first = first % static_cast<double>(rows);
+  return keys.at(b, batch, b.range(first, keyTile, 0));
+}
+
+KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
+                                  DecodeAttentionOp::Adaptor in,
+                                  Expr first) const {
+  TileBuilder &b = program.b;
+  auto [sequence, row] =
+      placeTile(program, {in.getKey(), in.getPages()}, first);
+  KeyTile tile;
+  tile.keys = b.load(in.getKey(), {sequence, row, program.range.keyHead,
+                                   shape.columns(b, shape.keyWidth)});
+  tile.values = b.load(in.getValue(), {sequence, row, program.range.keyHead,
+                                       shape.columns(b, shape.valueWidth)});
   if (isInOrder)
     tile.keyColumns = b.transpose(tile.keys);
   tile.row = b.splat(position, program.numRows(), 1);
@@ -129,8 +149,7 @@ DecodeAttention::forEachKeyTile(const RowProgram &program, Expr position,
   TileBuilder &b = program.b;
   auto size = static_cast<double>(keyTile);
   auto step = [&](Expr first, ArrayRef<Value> carried) {
-    return body(loadTile(program, position, in.getKey(), in.getValue(), first),
-                carried);
+    return body(loadTile(program, position, in, first), carried);
   };
   // Of `count` tiles, those of this program.
   auto getOwn = [&](Expr count) {

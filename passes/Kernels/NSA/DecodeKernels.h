@@ -4,7 +4,7 @@
 #define NSA_PASSES_KERNELS_NSA_DECODEKERNELS_H
 
 #include "dialects/NSA/NSAOps.h"
-#include "passes/Kernels/LaunchGroup.h"
+#include "passes/Kernels/NSA/Caches.h"
 #include "passes/Kernels/NSA/RowProgram.h"
 
 namespace nsa {
@@ -29,7 +29,7 @@ struct DecodeAttention {
   mutable DecodeAttentionOp op;
   AttentionShape shape;
   Visibility visibility;
-  /// Of the caches.
+  /// Of a sequence in the caches.
   int64_t rows;
   /// Of indices.
   int64_t count, selectBlock;
@@ -47,9 +47,11 @@ private:
   int64_t getKeyTile(const KernelCut &cut) const;
   int64_t getParts(const KernelCut &cut) const;
   RowProgram makeProgram(tile::TileBuilder &b) const;
+  CacheMemory::Place placeTile(const RowProgram &program,
+                               const CacheMemory &keys, tile::Expr first) const;
   /// The tile of the keys from `first` on.
   KeyTile loadTile(const RowProgram &program, tile::Expr position,
-                   mlir::Value k, mlir::Value v, tile::Expr first) const;
+                   DecodeAttentionOp::Adaptor in, tile::Expr first) const;
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(const RowProgram &program, tile::Expr position,
                  DecodeAttentionOp::Adaptor in,
