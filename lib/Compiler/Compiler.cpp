@@ -60,7 +60,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
     metadata.cpuFeatures = cpu.features;
   // What entries there are is said where they are others; so are lines.
   static constexpr StringRef unusualOptions[] = {
-      "context", "prefill-chunk", training::sampleContextOption,
+      "context", "prefill-chunk", "pages",    training::sampleContextOption,
       "forward", "selection",     "line-info"};
   const CompilerOptions usual;
   for (const OptionField &field : optionFields())

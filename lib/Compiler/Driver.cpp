@@ -148,6 +148,10 @@ LogicalResult nsa::Driver::checkOptions() {
     messageStream << "--prefill-chunk has no effect without --context";
     return failure();
   }
+  if (options.pages != 0 && options.prefillChunk == 0) {
+    messageStream << "--pages needs --prefill-chunk";
+    return failure();
+  }
   if (!options.forward &&
       (options.context != 0 || options.sampleContext != 0)) {
     messageStream << "--no-forward has no effect: --"

@@ -108,6 +108,13 @@ const std::vector<OptionField> &nsa::optionFields() {
        "by the entry prefill_part in place of prefill; 0 takes in whole "
        "sequences",
        {"gradient"}},
+      {"pages",
+       &Options::pages,
+       "With --prefill-chunk: pages of the caches that all sequences share, "
+       "each "
+       "of one selected block of tokens; 0 gives each sequence the whole "
+       "context",
+       {"gradient"}},
       {"sample-context",
        &Options::sampleContext,
        "Tokens of a sample of nsa-train, at most: it grows by the entry "

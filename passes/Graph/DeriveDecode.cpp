@@ -56,14 +56,23 @@ static LogicalResult deriveCopy(func::FuncOp part) {
                    nn::ArgumentRole::Input),
       copy.getLoc());
   signature.update();
-  for (auto fill : copy.getOps<CacheFillOp>()) {
+  // The first result is the logits. Pages are shared instead.
+  SmallVector<unsigned> caches;
+  for (unsigned i = 1; i < copy.getNumResults(); ++i) {
+    Value updated = copy.front().getTerminator()->getOperand(i);
+    auto fill = updated.getDefiningOp<CacheFillOp>();
+    if (fill.getPages())
+      continue;
+    caches.push_back(i);
     builder.setInsertionPoint(fill);
-    fill.getRowsMutable().assign(
-        CacheSliceOp::create(builder, fill.getLoc(), fill.getCache(), from,
-                             getDim(fill.getCache(), 1), /*stride=*/1));
+    fill.getRowsMutable().assign(CacheSliceOp::create(
+        builder, fill.getLoc(), fill.getCache(), from, /*pages=*/Value(),
+        getDim(fill.getCache(), 1), /*stride=*/1));
   }
-  // The first one is the logits.
-  auto caches = llvm::to_vector(llvm::seq(1U, copy.getNumResults()));
+  if (caches.empty()) {
+    copy.erase();
+    return success();
+  }
   keepResults(copy, caches);
   eraseDeadOps(copy);
   return eraseUnusedArguments(copy);
@@ -188,7 +197,7 @@ void DeriveDecodePass::runOnOperation() {
   OpBuilder builder(model);
   auto decode = cast<func::FuncOp>(builder.clone(**prefill));
   decode.setName(training::decodeEntry);
-  EntryPlan plan = {context, prefillChunk};
+  EntryPlan plan = {context, prefillChunk, /*isShared=*/false, pages};
   if (failed(EntryDeriver(decode, plan).deriveDecode()) ||
       failed(deriveBeginning(*prefill, plan)))
     return signalPassFailure();

@@ -74,10 +74,17 @@ LogicalResult EntryDeriver::prepare(StringRef lastName, bool isPart) {
            << training::tokensInput << "`";
   if (failed(resizeTables()) || failed(planCaches()))
     return failure();
-  int64_t batch = isPart ? 1 : getDim(function.getArgument(*tokens), 0);
+  int64_t sequences = getDim(function.getArgument(*tokens), 0);
+  int64_t batch = isPart ? 1 : sequences;
   positions = addInput(lastName, {batch});
   if (isPart)
-    at = addInput(training::partAtInput, {batch, 2});
+    at = queriesAt = addInput(training::partAtInput, {batch, 2});
+  if (plan.pages) {
+    auto most = int64_t(llvm::divideCeil(context, getPageRows()));
+    pages = addInput(training::pagesInput, {sequences, most});
+    if (isPart)
+      queriesAt = addInput(training::partPositionInput, {batch, 2});
+  }
   signature.getResult(0).set(nn::kNameAttr,
                              builder.getStringAttr(training::nextLogitsOutput));
   addCaches();
@@ -181,17 +188,38 @@ void EntryDeriver::addCaches() {
     auto type = cast<RankedTensorType>(value.getType());
     SmallVector<int64_t> shape(type.getShape());
     shape[1] = cache.rows;
-    cache.argument = signature.addState(
-        training::cachePrefix + Twine(number), nn::ArgumentRole::State,
-        /*initial=*/0.0, type.clone(shape), value.getLoc());
+    StringRef prefix = training::cachePrefix;
+    if (pagesOf(value)) {
+      prefix = training::pageCachePrefix;
+      shape[0] = plan.pages;
+      shape[1] = getPageRows();
+    }
+    cache.argument =
+        signature.addState(prefix + Twine(number), nn::ArgumentRole::State,
+                           /*initial=*/0.0, type.clone(shape), value.getLoc());
   }
 }
 
+/// The pages of a value's cache: rows of blocks are few.
+Value EntryDeriver::pagesOf(Value value) const {
+  return blocks.contains(value) ? Value() : Value(pages);
+}
+
+/// Rows of a page: those of the largest block that is selected.
+int64_t EntryDeriver::getPageRows() {
+  constexpr int64_t usual = 64;
+  int64_t most = 0;
+  for (auto op : function.front().getOps<SelectOp>())
+    most = std::max(most, int64_t(op.getSelectBlock()));
+  return most != 0 ? most : usual;
+}
+
 void EntryDeriver::addResults() {
-  for (auto [number, cache] : llvm::enumerate(caches)) {
+  for (const Cache &cache : caches) {
     NamedAttrList attributes;
-    attributes.set(nn::kAliasAttr, builder.getStringAttr(training::cachePrefix +
-                                                         Twine(number)));
+    attributes.set(nn::kAliasAttr,
+                   signature.getArgument(cache.argument.getArgNumber())
+                       .get(nn::kNameAttr));
     signature.addResult(cache.updated, attributes);
   }
   signature.update();
@@ -240,11 +268,12 @@ Value EntryDeriver::append(Value value) {
     index = at ? block.getLast() : block.getCompleted();
   }
   if (at)
-    cache.updated = CacheFillOp::create(builder, value.getLoc(), cache.argument,
-                                        value, index, placeOf(value));
+    cache.updated =
+        CacheFillOp::create(builder, value.getLoc(), cache.argument, value,
+                            index, placeOf(value), pagesOf(value));
   else
-    cache.updated = CacheAppendOp::create(builder, value.getLoc(),
-                                          cache.argument, value, index);
+    cache.updated = CacheAppendOp::create(
+        builder, value.getLoc(), cache.argument, value, index, pagesOf(value));
   return cache.updated;
 }
 
@@ -261,8 +290,9 @@ LogicalResult EntryDeriver::stepRotary(nn::RotaryOp op) {
 
 /// The last tokens make a row, which is a new one where a block is complete.
 LogicalResult EntryDeriver::stepCompress(CompressOp op) {
-  Value tokens = CacheReadOp::create(
-      builder, op.getLoc(), append(op.getInput()), positions, op.getBlock());
+  Value tokens =
+      CacheReadOp::create(builder, op.getLoc(), append(op.getInput()),
+                          positions, pages, op.getBlock());
   SmallVector<Value> parameters(op.getParameters());
   replace(op, CompressOp::create(builder, op.getLoc(), op.getKind(), tokens,
                                  parameters, /*start=*/Value(),
@@ -272,10 +302,10 @@ LogicalResult EntryDeriver::stepCompress(CompressOp op) {
 
 LogicalResult EntryDeriver::stepAttention(AttentionOp op) {
   Value key = append(op.getKey()), value = append(op.getValue());
-  replace(op, DecodeAttentionOp::create(builder, op.getLoc(), op.getQuery(),
-                                        key, value, positions, op.getIndices(),
-                                        op.getVisibility(), op.getScaleAttr(),
-                                        op.getSoftcapAttr()));
+  replace(op, DecodeAttentionOp::create(
+                  builder, op.getLoc(), op.getQuery(), key, value, positions,
+                  op.getIndices(), pagesOf(op.getKey()), op.getVisibility(),
+                  op.getScaleAttr(), op.getSoftcapAttr()));
   return success();
 }
 
@@ -383,7 +413,8 @@ LogicalResult EntryDeriver::derivePrefill() {
       last = getLastBlock(compressed).getLast();
     builder.setInsertionPoint(function.front().getTerminator());
     cache.updated = CacheFillOp::create(builder, value.getLoc(), cache.argument,
-                                        value, last, /*at=*/Value());
+                                        value, last, /*at=*/Value(),
+                                        /*pages=*/Value());
   }
   addResults();
   return success();
@@ -407,6 +438,21 @@ Value EntryDeriver::placeOf(Value value) {
   return first;
 }
 
+/// What queries of a part see: the cache, or of caches with pages the rows of
+/// the one sequence. Then all that is attended to is such a sequence, so that
+/// queries of all branches stand at the same place.
+Value EntryDeriver::appendToPart(Value value) {
+  Value updated = append(value);
+  if (!pages)
+    return updated;
+  Cache &cache = caches[numbers.lookup(value)];
+  if (!cache.whole)
+    cache.whole = CacheSliceOp::create(builder, value.getLoc(), updated, at,
+                                       pagesOf(value), cache.rows,
+                                       /*stride=*/0);
+  return cache.whole;
+}
+
 /// Operations that read other tokens read caches, to which the rows of the part
 /// have been written. A part compresses what it may complete, again where that
 /// began before it.
@@ -426,19 +472,19 @@ LogicalResult EntryDeriver::stepPart(Operation *op) {
             int64_t before = std::max<int64_t>(block - stride, 0);
             op.getInputMutable().assign(CacheSliceOp::create(
                 builder, op.getLoc(), append(op.getInput()),
-                placeOf(op.getOutput()),
+                placeOf(op.getOutput()), pages,
                 plan.part + llvm::alignTo(before, stride), stride));
             return true;
           })
           .Case([&](AttentionOp op) {
-            op.getKeyMutable().assign(append(op.getKey()));
-            op.getValueMutable().assign(append(op.getValue()));
-            op.getAtMutable().assign(at);
+            op.getKeyMutable().assign(appendToPart(op.getKey()));
+            op.getValueMutable().assign(appendToPart(op.getValue()));
+            op.getAtMutable().assign(queriesAt);
             return true;
           })
           .Case([&](SelectOp op) {
-            op.getKeyMutable().assign(append(op.getKey()));
-            op.getAtMutable().assign(at);
+            op.getKeyMutable().assign(appendToPart(op.getKey()));
+            op.getAtMutable().assign(queriesAt);
             op.setSelectedAttr(limitSelected(op));
             return true;
           })

@@ -24,6 +24,9 @@ struct EntryPlan {
   int64_t part = 0;
   /// The model is trained beside the entry.
   bool isShared = false;
+  /// Pages that sequences share for the rows of tokens; 0 gives each its own
+  /// rows for the whole context.
+  int64_t pages = 0;
 };
 
 /// Makes one entry of a copy of the model.
@@ -50,6 +53,8 @@ private:
     /// The argument, and its value after the entry.
     mlir::BlockArgument argument;
     mlir::Value updated;
+    /// Of a part: the rows of its sequence, one after the other.
+    mlir::Value whole;
   };
 
   llvm::LogicalResult prepare(llvm::StringRef lastName, bool isPart = false);
@@ -72,6 +77,9 @@ private:
   mlir::Value placeOf(mlir::Value value);
   void replace(mlir::Operation *op, mlir::Operation *by);
   mlir::Value append(mlir::Value value);
+  mlir::Value pagesOf(mlir::Value value) const;
+  int64_t getPageRows();
+  mlir::Value appendToPart(mlir::Value value);
   llvm::LogicalResult stepRotary(nn::RotaryOp op);
   llvm::LogicalResult stepCompress(CompressOp op);
   llvm::LogicalResult stepAttention(AttentionOp op);
@@ -87,8 +95,11 @@ private:
   Signature signature;
   mlir::OpBuilder builder;
   mlir::BlockArgument positions;
-  /// Where a part begins.
-  mlir::BlockArgument at;
+  /// Where a part begins, and where its queries stand in the keys that they
+  /// see.
+  mlir::BlockArgument at, queriesAt;
+  /// The pages of each sequence; null without.
+  mlir::BlockArgument pages;
   /// Of values whose rows are compressed blocks: how these are made.
   llvm::DenseMap<mlir::Value, CompressedAttr> blocks;
   /// Numbers of caches by value.

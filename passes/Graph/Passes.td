@@ -302,6 +302,11 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
       complete. The caches have a row for each token of the context then.
     - `@copy_prefix`: the rows of one sequence up to `part_last` as those of another.
 
+    With `pages` as well, rows of tokens are in so many pages, of as many rows as a
+    selected block has (64 without one), that all sequences share: the input `pages`
+    says which are whose. Queries of a part see the rows of its sequence one after
+    the other, where `part_position` says. Rows in pages are not copied.
+
     With `samples`, the function stays, to be trained; there is only `@decode`, for
     one sequence whatever the model's batch. A table of angles that grew is a
     constant of its own, `NAME.context`.
@@ -313,6 +318,8 @@ def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
            "Whether the model is kept, and generates samples while it is trained">,
     Option<"prefillChunk", "prefill-chunk", "int64_t", "0",
            "Tokens of a prompt that are taken in at once; 0 takes whole sequences">,
+    Option<"pages", "pages", "int64_t", "0",
+           "Pages that sequences share; 0 gives each the whole context">,
   ];
   let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
 }

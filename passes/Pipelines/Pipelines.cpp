@@ -44,8 +44,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return;
   case Phase::Gradient:
     if (options.context != 0) {
-      manager.addPass(createDeriveDecode(
-          {options.context, /*samples=*/false, options.prefillChunk}));
+      manager.addPass(
+          createDeriveDecode({options.context, /*samples=*/false,
+                              options.prefillChunk, options.pages}));
       manager.addPass(createChooseTokens({options.context}));
     }
     if (options.sampleContext != 0)

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 using namespace nsa;
@@ -95,8 +96,34 @@ Status Generator::bind() {
     lastLogits.push_back(keptLogits.data() + row * tokens);
   lengths.resize(size_t(rows));
   finite.assign(size_t(rows), true);
+  unclean.assign(size_t(rows), false);
   selected.assign(size_t(rows),
                   std::vector<std::vector<int32_t>>(stepSelection.size()));
+  return {};
+}
+
+Status Generator::bindPages() {
+  for (const TensorView &view : model->tensors())
+    if (view.name.rfind(training::pageCachePrefix, 0) == 0)
+      pageCaches.push_back(view);
+    else if (view.name.rfind(training::cachePrefix, 0) == 0)
+      rowCaches.push_back(view);
+  if (pageCaches.empty())
+    return {};
+  NSA_ASSIGN_OR_RETURN(TensorView table, model->tensor(training::pagesInput));
+  const std::vector<uint64_t> &shape = pageCaches[0].shape;
+  bool isShaped = partEntry && table.type == DataType::I32 &&
+                  table.shape.size() == 2 && table.shape[0] == uint64_t(rows) &&
+                  shape.size() == 4 &&
+                  table.shape[1] * shape[1] >= uint64_t(limit);
+  for (const TensorView &view : pageCaches)
+    isShaped &= view.shape.size() == 4 && view.shape[0] == shape[0] &&
+                view.shape[1] == shape[1];
+  if (!isShaped)
+    return Error{model->artifact().name() + ": tensor " +
+                 quote(training::pagesInput) + " is not that of its caches"};
+  pool = PagePool(table.as<int32_t>(), rows, int64_t(table.shape[1]),
+                  int64_t(shape[0]), int64_t(shape[1]));
   return {};
 }
 
@@ -104,16 +131,20 @@ Status Generator::bindParts() {
   if (!partEntry)
     return {};
   copyEntry = model->findEntry(training::copyPrefixEntry);
-  std::pair<const char *, TensorView *> views[] = {
+  std::vector<std::pair<const char *, TensorView *>> views = {
       {training::partAtInput, &part.at},
-      {training::partFromInput, &part.from},
       {training::partLastInput, &part.last},
       {training::partLogitsOutput, &part.logits}};
+  if (copyEntry)
+    views.emplace_back(training::partFromInput, &part.from);
+  if (pool)
+    views.emplace_back(training::partPositionInput, &part.position);
   for (auto &[name, view] : views) {
     NSA_ASSIGN_OR_RETURN(*view, model->tensor(name));
   }
-  if (!copyEntry || promptTokens.shape[0] != 1 || part.at.elements() != 2 ||
-      part.from.elements() != 2 || part.last.elements() != 1 ||
+  if (!(copyEntry ? part.from.elements() == 2 : bool(pool)) ||
+      promptTokens.shape[0] != 1 || part.at.elements() != 2 ||
+      (pool && part.position.elements() != 2) || part.last.elements() != 1 ||
       part.logits.elements() != uint64_t(tokens))
     return Error{model->artifact().name() + ": entry " +
                  quote(training::prefillPartEntry) + " has other tensors"};
@@ -155,6 +186,7 @@ Status Generator::bindNext() {
 Result<Generator> Generator::create(Program &program) {
   Generator generator(program);
   NSA_RETURN_IF_ERROR(generator.bind());
+  NSA_RETURN_IF_ERROR(generator.bindPages());
   NSA_RETURN_IF_ERROR(generator.bindParts());
   NSA_RETURN_IF_ERROR(generator.bindNext());
   if (const EntryInfo *prepare = program.findEntry(training::prepareEntry))
@@ -199,7 +231,13 @@ void Generator::takeLogits(int64_t row) {
     lastLogits[size_t(row)] = nextLogits.as<float>() + row * tokens;
   else
     keepLogits(row, nextLogits, row);
+  checkLogits(row);
+}
+
+void Generator::checkLogits(int64_t row) {
   finite[size_t(row)] = areFinite(logits(row), tokens);
+  if (!finite[size_t(row)])
+    unclean[size_t(row)] = true;
 }
 
 Status Generator::checkFinite() const {
@@ -295,24 +333,28 @@ Status Generator::fillPart(int64_t sequence,
   std::copy_n(prompt.begin() + length, count, promptTokens.as<int32_t>());
   part.at.as<int32_t>()[0] = int32_t(sequence);
   part.at.as<int32_t>()[1] = int32_t(length);
+  if (pool)
+    part.position.as<int32_t>()[1] = int32_t(length);
   length += count;
   *part.last.as<int32_t>() = int32_t(length - 1);
   NSA_RETURN_IF_ERROR(model->run(*partEntry));
   keepLogits(sequence, part.logits, 0);
-  finite[size_t(sequence)] = areFinite(logits(sequence), tokens);
+  checkLogits(sequence);
   takeSelection(sequence, promptSelection, 0, count);
   return {};
 }
 
 Status Generator::copyPrefix(int64_t from, int64_t to, int64_t count) {
-  if (from != to) {
+  if (from != to && pool)
+    pool.share(from, to, count);
+  if (from != to && copyEntry) {
     part.from.as<int32_t>()[0] = int32_t(from);
     part.at.as<int32_t>()[0] = int32_t(to);
     part.from.as<int32_t>()[1] = part.at.as<int32_t>()[1] = 0;
     *part.last.as<int32_t>() = int32_t(count - 1);
     NSA_RETURN_IF_ERROR(model->run(*copyEntry));
-    selected[size_t(to)] = selected[size_t(from)];
   }
+  selected[size_t(to)] = selected[size_t(from)];
   for (size_t layer = 0; layer < stepSelection.size(); ++layer)
     selected[size_t(to)][layer].resize(
         size_t(count * int64_t(stepSelection[layer].shape[1] *
@@ -335,13 +377,64 @@ Status Generator::check(const std::string &name,
   return {};
 }
 
-void Generator::clear(int64_t sequence) { lengths[size_t(sequence)] = 0; }
+int64_t Generator::prefixStep() const {
+  return pool ? std::lcm(promptLength, pool.pageTokens()) : promptLength;
+}
+
+/// Masked rows count nothing if they are finite: 0 times NaN is none.
+Status Generator::clean(int64_t sequence) {
+  auto zero = [](const TensorView &view, int64_t number) {
+    uint64_t bytes = view.bytes / view.shape[0];
+    std::memset(static_cast<char *>(view.data) + uint64_t(number) * bytes, 0,
+                bytes);
+  };
+  for (const TensorView &view : rowCaches) {
+    NSA_RETURN_IF_ERROR(model->toHost(view));
+    zero(view, sequence);
+    NSA_RETURN_IF_ERROR(model->toDevice(view));
+  }
+  for (const TensorView &view : pageCaches) {
+    NSA_RETURN_IF_ERROR(model->toHost(view));
+    for (const int32_t *page = pool.begin(sequence); page != pool.end(sequence);
+         ++page)
+      if (!pool.isShared(*page))
+        zero(view, *page - 1);
+    NSA_RETURN_IF_ERROR(model->toDevice(view));
+  }
+  unclean[size_t(sequence)] = false;
+  return {};
+}
+
+Status Generator::clear(int64_t sequence, int64_t kept) {
+  lengths[size_t(sequence)] = 0;
+  if (unclean[size_t(sequence)])
+    NSA_RETURN_IF_ERROR(clean(sequence));
+  if (pool)
+    pool.shrink(sequence, kept);
+  return {};
+}
 
 bool Generator::isWorthPrefill(int64_t tokens) const {
   // All weights are read once for all tokens of a prefill, and once for each
   // step: as many steps take about as long.
   constexpr int64_t stepsOfPrefill = 16;
   return promptLength && tokens * stepsOfPrefill >= promptLength;
+}
+
+/// Gives each of so many sequences the pages of a context.
+Status Generator::givePages(int64_t sequences) {
+  if (!pool)
+    return {};
+  int64_t needed = sequences * pool.pagesOf(limit);
+  if (needed > pool.free())
+    return Error{std::to_string(sequences) + " sequences of a context of " +
+                 std::to_string(limit) + " tokens take " +
+                 std::to_string(needed) + " pages of " +
+                 std::to_string(pool.pageTokens()) +
+                 " tokens, the program has " + std::to_string(pool.pages())};
+  for (int64_t row = 0; row < sequences; ++row)
+    pool.grow(row, limit);
+  return {};
 }
 
 Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
@@ -355,7 +448,8 @@ Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
     longest = std::max(longest, prompts[row].size());
   }
   for (int64_t row = 0; row < rows; ++row)
-    clear(row);
+    NSA_RETURN_IF_ERROR(clear(row));
+  NSA_RETURN_IF_ERROR(givePages(int64_t(prompts.size())));
   if (takesParts()) {
     for (size_t row = 0; row < prompts.size(); ++row)
       while (isWorthPrefill(int64_t(prompts[row].size()) - lengths[row]))

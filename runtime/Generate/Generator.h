@@ -9,6 +9,7 @@
 #define NSA_RUNTIME_GENERATE_GENERATOR_H
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/Generate/PagePool.h"
 #include "runtime/Generate/Sampling.h"
 
 #include <cstdint>
@@ -40,12 +41,12 @@ public:
 
   /// What `prefill` and `append` consist of, for sequences that begin and end
   /// at different times: what is wrong with a prompt of this name; a sequence
-  /// without tokens; the beginnings of prompts, of at most `prefillLength`
-  /// tokens, which are none for sequences that are left alone; and a token more
-  /// of each.
+  /// without tokens, which keeps the pages of its first `kept`; the beginnings
+  /// of prompts, of at most `prefillLength` tokens, which are none for
+  /// sequences that are left alone; and a token more of each.
   Status check(const std::string &name,
                const std::vector<int32_t> &prompt) const;
-  void clear(int64_t sequence);
+  Status clear(int64_t sequence, int64_t kept = 0);
   Status fill(const std::vector<std::vector<int32_t>> &prompts);
   Status step(const std::vector<int32_t> &ids);
   int64_t prefillLength() const { return promptLength; }
@@ -56,14 +57,22 @@ public:
   /// Takes in the next part of a prompt of which the sequence has the
   /// beginning.
   Status fillPart(int64_t sequence, const std::vector<int32_t> &prompt);
-  /// Makes a sequence the first `count` tokens of another, or of its own.
+  /// Makes a sequence the first `count` tokens of another, or of its own:
+  /// a multiple of `prefixStep`.
   Status copyPrefix(int64_t from, int64_t to, int64_t count);
+  int64_t prefixStep() const;
+
+  /// Whose pages are whose; without pages, sequences have rows of their own.
+  PagePool &pagePool() { return pool; }
+  const PagePool &pagePool() const { return pool; }
 
   /// Whether as many tokens are prefilled in less time than they are appended.
   bool isWorthPrefill(int64_t tokens) const;
   /// Whether the logits of a sequence are, and an error that says no.
   bool isFinite(int64_t sequence) const { return finite[size_t(sequence)]; }
   Error notFinite(int64_t sequence) const;
+  /// Whether all logits were, since the sequence was cleared.
+  bool isClean(int64_t sequence) const { return !unclean[size_t(sequence)]; }
 
   /// Steps for which the program may choose tokens itself; 0 if it does not
   /// with these options.
@@ -102,12 +111,16 @@ private:
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
   void takeLogits(int64_t row);
+  void checkLogits(int64_t row);
   void keepLogits(int64_t row, const TensorView &view, int64_t source);
   /// An error for the first sequence that has just grown and is not finite.
   Status checkFinite() const;
   void takeSelection(int64_t row, const std::vector<TensorView> &layers,
                      int64_t source, int64_t count);
   Status bindParts();
+  Status bindPages();
+  Status givePages(int64_t sequences);
+  Status clean(int64_t sequence);
   Status placeTokens(const std::vector<int32_t> &ids, const TensorView &token,
                      const TensorView &positions);
   Status takeChosen(int64_t row, int64_t steps, std::vector<int32_t> &chosen);
@@ -118,8 +131,11 @@ private:
   TensorView promptTokens, token, positions, nextLogits;
   const EntryInfo *partEntry = nullptr, *copyEntry = nullptr;
   struct {
-    TensorView at, from, last, logits;
+    TensorView at, from, last, logits, position;
   } part;
+  /// Caches with rows of each sequence, and those with pages.
+  std::vector<TensorView> rowCaches, pageCaches;
+  PagePool pool;
   /// What the entry `next` goes on with.
   struct {
     TensorView token, positions, ids, end, bias, uniforms, inverse;
@@ -131,6 +147,8 @@ private:
   std::vector<float> keptLogits;
   std::vector<int64_t> lengths;
   std::vector<bool> finite;
+  /// Whether some logits of a sequence were not, since its caches were cleaned.
+  std::vector<bool> unclean;
   /// Selected blocks of each layer, and of each sequence and layer those so
   /// far, [tokens, heads, count].
   std::vector<TensorView> promptSelection, stepSelection;

@@ -45,9 +45,18 @@ private:
     int32_t last = -1;
     bool isDone = false;
   };
+  /// What a prompt has in common with a slot, in whole parts.
+  struct Beginning {
+    size_t slot;
+    int64_t tokens;
+  };
+  Status leave();
   Status join(std::vector<bool> &isComplete);
   bool awaitsPart(size_t row) const;
+  Beginning findBeginning(size_t row, const std::vector<int32_t> &prompt) const;
   Status share(size_t row);
+  bool fits(const Request &request, Beginning beginning) const;
+  Result<bool> takePages(size_t row, const Request &request);
   Status fillPart(std::vector<bool> &isComplete);
   Status append(std::vector<bool> &isComplete);
   GeneratedToken draw(int64_t row);
@@ -97,6 +106,15 @@ Result<uint64_t> Scheduler::Slots::add(Request request) {
         return Error{"the id " + std::to_string(id) +
                      " is no token, expected 0 to " +
                      std::to_string(sequences.vocab() - 1)};
+  const PagePool &pool = sequences.pagePool();
+  int64_t needed = pool.pagesOf(prompt + request.tokens - 1);
+  if (pool && needed > pool.pages())
+    return Error{"the prompt has " + std::to_string(prompt) + " tokens and " +
+                 std::to_string(request.tokens) +
+                 " are to follow, which take " + std::to_string(needed) +
+                 " pages of " + std::to_string(pool.pageTokens()) +
+                 " tokens, more than the " + std::to_string(pool.pages()) +
+                 " that there are"};
   queue.push_back({++numbers, std::move(request)});
   return numbers;
 }
@@ -129,6 +147,21 @@ Selection Scheduler::Slots::selection(uint64_t request) const {
   return {};
 }
 
+/// Frees the slots of requests that ended. They keep the pages of beginnings
+/// that others may have, too.
+Status Scheduler::Slots::leave() {
+  for (size_t row = 0; row < slots.size(); ++row) {
+    if (!slots[row] || !slots[row]->isDone)
+      continue;
+    slots[row].reset();
+    if (!sequences.isClean(int64_t(row)))
+      beginnings[row].clear();
+    NSA_RETURN_IF_ERROR(
+        sequences.clear(int64_t(row), int64_t(beginnings[row].size())));
+  }
+  return {};
+}
+
 /// Gives free slots to the requests that wait longest, and prefills their
 /// prompts: whether that is worth it depends on a prompt alone.
 Status Scheduler::Slots::join(std::vector<bool> &isComplete) {
@@ -136,16 +169,16 @@ Status Scheduler::Slots::join(std::vector<bool> &isComplete) {
   bool hasPrompts = false;
   for (size_t row = 0; row < slots.size(); ++row) {
     std::optional<Slot> &slot = slots[row];
-    if (slot && slot->isDone)
-      slot.reset();
     if (slot || queue.empty())
       continue;
+    NSA_ASSIGN_OR_RETURN(bool hasPages, takePages(row, queue.front().request));
+    if (!hasPages)
+      break;
     auto [number, request] = std::move(queue.front());
     queue.pop_front();
     TokenSampler sampler(request.sampling, sequences.vocab(), request.excluded);
     PhiloxStream random(request.seed, request.stream);
     slot.emplace(Slot{number, std::move(request), std::move(sampler), random});
-    sequences.clear(int64_t(row));
     const std::vector<int32_t> &prompt = slot->request.prompt;
     if (!prefills || sequences.takesParts() ||
         !sequences.isWorthPrefill(int64_t(prompt.size())))
@@ -165,12 +198,12 @@ bool Scheduler::Slots::awaitsPart(size_t row) const {
                                   sequences.length(int64_t(row)));
 }
 
-/// Makes a sequence the whole parts of its prompt that some sequence has,
-/// itself above all. The last token is left: what follows needs its logits.
-Status Scheduler::Slots::share(size_t row) {
-  const std::vector<int32_t> &prompt = slots[row]->request.prompt;
-  size_t from = row;
-  int64_t most = 0;
+/// The whole parts of a prompt that some sequence has, that of the slot itself
+/// above all. The last token is left: what follows needs its logits.
+Scheduler::Slots::Beginning
+Scheduler::Slots::findBeginning(size_t row,
+                                const std::vector<int32_t> &prompt) const {
+  Beginning found = {row, 0};
   for (size_t other = 0; other < slots.size(); ++other) {
     const std::vector<int32_t> &own = beginnings[other];
     size_t length = std::min(prompt.size() - 1, own.size());
@@ -179,16 +212,74 @@ Status Scheduler::Slots::share(size_t row) {
                       prompt.begin())
             .first -
         own.begin();
-    common -= common % sequences.prefillLength();
-    if (common > most || (common == most && other == row)) {
-      from = other;
-      most = common;
-    }
+    common -= common % sequences.prefixStep();
+    if (common > found.tokens || (common == found.tokens && other == row))
+      found = {other, common};
   }
+  return found;
+}
+
+/// Makes a sequence the beginning of its prompt that some sequence has.
+Status Scheduler::Slots::share(size_t row) {
+  const std::vector<int32_t> &prompt = slots[row]->request.prompt;
+  auto [from, most] = findBeginning(row, prompt);
   if (most <= sequences.length(int64_t(row)))
     return {};
   beginnings[row].assign(prompt.begin(), prompt.begin() + most);
   return sequences.copyPrefix(int64_t(from), int64_t(row), most);
+}
+
+/// Whether there are pages for a request besides those of the others that have
+/// a slot. Those that only free slots have count as none.
+bool Scheduler::Slots::fits(const Request &request, Beginning beginning) const {
+  const PagePool &pool = sequences.pagePool();
+  std::vector<bool> isTaken(size_t(pool.pages()) + 1);
+  int64_t shared = beginning.tokens / pool.pageTokens(), taken = 0;
+  auto take = [&](const int32_t *page, const int32_t *end) {
+    for (; page != end; ++page)
+      if (!isTaken[size_t(*page)]) {
+        isTaken[size_t(*page)] = true;
+        ++taken;
+      }
+  };
+  for (size_t row = 0; row < slots.size(); ++row)
+    if (slots[row])
+      take(pool.begin(int64_t(row)), pool.end(int64_t(row)));
+  const int32_t *first = pool.begin(int64_t(beginning.slot));
+  take(first, first + shared);
+  int64_t tokens = int64_t(request.prompt.size()) + request.tokens - 1;
+  return taken + pool.pagesOf(tokens) - shared <= pool.pages();
+}
+
+/// Empties a slot for a request, with the pages of all its tokens: it never
+/// waits for one later. Of its prompt, it has what others share with it.
+/// Returns whether there are enough.
+Result<bool> Scheduler::Slots::takePages(size_t row, const Request &request) {
+  PagePool &pool = sequences.pagePool();
+  if (!pool) {
+    NSA_RETURN_IF_ERROR(sequences.clear(int64_t(row)));
+    return true;
+  }
+  const std::vector<int32_t> &prompt = request.prompt;
+  Beginning beginning = {row, 0};
+  if (sequences.isWorthPrefill(int64_t(prompt.size())))
+    beginning = findBeginning(row, prompt);
+  if (!fits(request, beginning))
+    return false;
+  auto [from, common] = beginning;
+  NSA_RETURN_IF_ERROR(sequences.clear(int64_t(row), from == row ? common : 0));
+  NSA_RETURN_IF_ERROR(
+      sequences.copyPrefix(int64_t(from), int64_t(row), common));
+  beginnings[row].assign(prompt.begin(), prompt.begin() + common);
+  int64_t tokens = int64_t(prompt.size()) + request.tokens - 1;
+  int64_t needed = pool.pagesOf(tokens) - common / pool.pageTokens();
+  for (size_t other = 0; needed > pool.free(); ++other)
+    if (!slots[other] && other != row) {
+      beginnings[other].clear();
+      pool.shrink(int64_t(other), 0);
+    }
+  pool.grow(int64_t(row), tokens);
+  return true;
 }
 
 /// Takes in a part of the prompt that waits longest for it: others wait for no
@@ -262,6 +353,7 @@ GeneratedToken Scheduler::Slots::draw(int64_t row) {
 
 Result<std::vector<GeneratedToken>> Scheduler::Slots::step() {
   std::vector<bool> isComplete(slots.size());
+  NSA_RETURN_IF_ERROR(leave());
   NSA_RETURN_IF_ERROR(join(isComplete));
   NSA_RETURN_IF_ERROR(fillPart(isComplete));
   NSA_RETURN_IF_ERROR(append(isComplete));

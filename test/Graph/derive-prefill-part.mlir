@@ -1,4 +1,6 @@
 // RUN: nsa-opt %s '--nsa-derive-decode=context=256 prefill-chunk=16' --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: nsa-opt %s '--nsa-derive-decode=context=256 prefill-chunk=16 pages=20' --split-input-file --verify-diagnostics \
+// RUN:   | FileCheck %s --check-prefix=PAGES
 
 // A part is of one of the sequences. It compresses what it may complete, of
 // tokens that the cache has; queries see keys at their positions.
@@ -31,6 +33,31 @@
 // CHECK: nsa.cache_append %{{.*}} : (tensor<2x256x1x16xf32>
 // CHECK: nsa.decode_attention {{.*}} visible(#nsa.window<9>)
 // CHECK-NOT: @prefill(
+
+// Rows of tokens are in pages of a selected block. What queries of a part see are
+// the rows of its sequence alone, compressed ones too.
+// PAGES-LABEL: func.func @prefill_part
+// PAGES-SAME: %[[LAST:[^:]*]]: tensor<1xi32> {nn.name = "part_last", nn.role = "input"}, %[[AT:[^:]*]]: tensor<1x2xi32> {nn.name = "part_at"
+// PAGES-SAME: %[[PAGES:[^:]*]]: tensor<2x16xi32> {nn.name = "pages", nn.role = "input"}, %[[OWN:[^:]*]]: tensor<1x2xi32> {nn.name = "part_position"
+// PAGES-SAME: %[[CACHE:[^:]*]]: tensor<20x16x1x16xf32> {{{.*}}nn.name = "cache.pages.0"
+// PAGES-SAME: tensor<2x63x1x16xf32> {{{.*}}nn.name = "cache.1"
+// PAGES: %[[ALL:.*]] = nsa.cache_fill %[[CACHE]], %{{.*}}, %[[LAST]], %[[AT]] pages %[[PAGES]]
+// PAGES: nsa.cache_slice %[[ALL]], %{{.*}}, %[[PAGES]] {count = 20 : i64, stride = 4 : i64}
+// PAGES: %[[BLOCKS:.*]] = nsa.cache_slice %{{.*}}, %[[AT]] {count = 63 : i64, stride = 0 : i64}
+// PAGES: nsa.select %{{.*}}, %[[BLOCKS]], {{.*}} at(%[[OWN]]
+// PAGES: %[[OF:.*]] = nsa.cache_slice %[[ALL]], %[[AT]], %[[PAGES]] {count = 256 : i64, stride = 0 : i64}
+// PAGES: nsa.attention %{{.*}}, %[[OF]], %[[OF]] visible(#nsa.selected<block = 16, count = 20>, {{.*}} at(%[[OWN]]
+
+// PAGES-LABEL: func.func @copy_prefix
+// PAGES-NOT: cache.pages
+// PAGES: nsa.cache_fill {{.*}} -> tensor<2x63x1x16xf32>
+
+// PAGES-LABEL: func.func @decode
+// PAGES: nsa.cache_append {{.*}} -> tensor<20x16x1x16xf32>
+// PAGES: nsa.cache_read %{{.*}}, %{{.*}}, %[[TABLE:.*]] {count = 8 : i64}
+// PAGES: nsa.decode_attention {{.*}} at %{{[^ ]*}} visible(#nsa.compressed
+// PAGES: nsa.decode_attention {{.*}} pages %[[TABLE]] visible(#nsa.selected
+// PAGES: nsa.decode_attention {{.*}} pages %[[TABLE]] visible(#nsa.window
 func.func @model(%tokens: tensor<2x32xi32> {nn.dims = ["batch", "seq"], nn.name = "tokens", nn.role = "input"},
     %embedding: tensor<8x16xf32> {nn.init = #nn.init<normal, 0.02>, nn.name = "embedding", nn.role = "parameter"},
     %table: tensor<32x8x2xf32> {nn.dims = ["seq", "", ""], nn.init = #nn.init<rotary, 10000.0>, nn.name = "rotary", nn.role = "constant"})

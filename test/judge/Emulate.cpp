@@ -47,6 +47,8 @@ static Status setOption(Options &options, llvm::StringRef text) {
     options.compiler.context = std::stoll(value.str());
   else if (key == "prefill-chunk")
     options.compiler.prefillChunk = std::stoll(value.str());
+  else if (key == "pages")
+    options.compiler.pages = std::stoll(value.str());
   else if (key == "sample-context")
     options.compiler.sampleContext = std::stoll(value.str());
   else if (key == "extents")

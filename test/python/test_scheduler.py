@@ -26,6 +26,12 @@ def scheduler(run):
     return nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16)
 
 
+@pytest.fixture(scope="module")
+def paged(run):
+    """Half of the pages that all slots would need: 4 of 8 of 16 ids."""
+    return nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16, pages=16)
+
+
 def drain(scheduler, got=None):
     """Steps until nothing is left to do: {request: its tokens}."""
     got = {} if got is None else got
@@ -48,7 +54,7 @@ def jobs(rng, count):
             for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", ["scheduler", "stepping"])
+@pytest.mark.parametrize("name", ["scheduler", "stepping", "paged"])
 def test_requests_that_join_and_leave_have_bits_that_they_have_alone(request, rng, name):
     scheduler = request.getfixturevalue(name)
     given, got, numbers, cancelled = jobs(rng, 14), {}, [], None
@@ -82,6 +88,59 @@ def test_shared_beginning_is_taken_in_once_and_changes_no_bit(run, rng):
     for number, tail in zip(numbers, tails):
         single = nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16)
         assert alone(single, beginning + tail, options) == got[number]
+
+
+def texts(tokens):
+    """Without log-probabilities, which other kernels round otherwise."""
+    return [token[:3] for token in tokens]
+
+
+def test_too_few_pages_make_requests_wait_and_change_no_bit(paged, scheduler, rng):
+    given = [(rng.integers(0, 256, length).tolist(), {"tokens": tokens, "seed": 3, "logprobs": 2, "ignore_end": True})
+             for length, tokens in ((17, 63), (60, 40), (100, 28), (1, 15), (16, 1), (127, 1))]
+    wanted = [alone(paged, *job) for job in given]
+    assert [texts(tokens) for tokens in wanted] == [texts(alone(scheduler, *job)) for job in given]
+    numbers = [paged.add(prompt, **options) for prompt, options in given]
+    got = {}
+    # 5, 7, 8, 1, 1 and 8 pages of 16: the third request waits for both before it, and all others for it.
+    for token in paged.step():
+        got.setdefault(token.request, []).append(token[1:])
+    assert (paged.running, paged.waiting) == (2, 4)
+    drain(paged, got)
+    assert [got[number] for number in numbers] == wanted
+    # What a cancelled request had is free at the next step.
+    prompts = rng.integers(0, 256, (3, 100)).tolist()
+    numbers = [paged.add(prompt, **given[2][1]) for prompt in prompts]
+    paged.step()
+    assert (paged.running, paged.waiting) == (2, 1) and paged.cancel(numbers[0])
+    paged.step()
+    assert (paged.running, paged.waiting) == (2, 0)
+    got = drain(paged)
+    assert [got[number] for number in numbers[1:]] == [alone(paged, prompt, given[2][1]) for prompt in prompts[1:]]
+
+
+def test_prompts_that_begin_alike_share_pages(run, paged, rng):
+    beginning, tails = rng.integers(0, 256, 96).tolist(), rng.integers(0, 256, (4, 9)).tolist()
+    options = {"tokens": 20, "seed": 2, "logprobs": 1, "ignore_end": True}
+    wanted = [alone(paged, beginning + tail, options) for tail in tails]
+    # 6 pages that all have, and 2 of each of 4; without, a second request would wait for the first.
+    shared = nsa.Scheduler(run, slots=4, context=128, prefill_chunk=16, pages=14)
+    numbers = [shared.add(beginning + tails[0], **options)]
+    got = {}
+    for _ in range(8):
+        for token in shared.step():
+            got.setdefault(token.request, []).append(token[1:])
+    numbers += [shared.add(beginning + tail, **options) for tail in tails[1:]]
+    for token in shared.step():
+        got.setdefault(token.request, []).append(token[1:])
+    assert (shared.running, shared.waiting) == (4, 0)
+    drain(shared, got)
+    assert [got[number] for number in numbers] == wanted
+    # It outlives its requests until others need the pages.
+    assert alone(shared, beginning + tails[1], options) == wanted[1]
+    other = rng.integers(0, 256, 100).tolist()
+    assert alone(shared, other, options) == alone(paged, other, options)
+    assert alone(shared, beginning + tails[2], options) == wanted[2]
 
 
 def test_request_has_tokens_of_generate_and_nsa_generate_with_its_seed(scheduler, run):
@@ -133,6 +192,28 @@ def test_logits_that_are_not_finite_end_their_request_alone(run):
     assert len(got[numbers[0]]) == 9 and [token.finish for token in got[numbers[1]]] == ["not finite"]
     with pytest.raises(nsa.RunError, match="the logits of prompt 2 are not finite after 0 tokens more"):
         model.generate([[1, 3], [7, 3]], context=128, tokens=3)
+
+
+@pytest.mark.parametrize("how", [{"prefill_chunk": 16}, {"prefill_chunk": 0}, {"prefill_chunk": 16, "pages": 8}])
+def test_slot_and_pages_of_request_that_was_not_finite_are_as_new(run, how):
+    model = nsa.Model(run)
+    name = next(name for name in model.parameters if name.startswith("embed"))
+    broken = model.parameters[name]
+    broken[7] = np.nan
+    module = model._load_caches(model._compile(micro_batch=1, context=128, **how))
+    module.write(name, broken)
+    sequences = model._sequences([[1]], 128, module=module)
+
+    def tokens(prompt):
+        return [token[1:] for token in sequences.run([sequences.add(prompt, 20, (0, 0, 1), 0, False)])[0][0]]
+    wanted = tokens([1, 3, 5])
+    with pytest.raises(nsa.RunError, match="not finite"):
+        tokens([7] * 40)
+    assert tokens([1, 3, 5]) == wanted
+    # One that leaves before it has logits to draw from.
+    cancelled = sequences.add([7] * 40, 20, (0, 0, 1), 0, False)
+    sequences.step()
+    assert sequences.cancel(cancelled) and tokens([1, 3, 5]) == wanted
 
 
 @pytest.mark.parametrize("prompt,options,message", [

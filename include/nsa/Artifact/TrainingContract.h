@@ -39,6 +39,13 @@
 // position of its last token, from which copy_prefix copies no more.
 // part_logits is [1, 1, V].
 //
+// With --pages, caches of tokens are pages, cache.pages.I [pages, K, Hkv, D],
+// that all sequences share. decode and prefill_part also take pages, i32 [B,
+// N]: row i of a sequence is in its page i / K, whose number, from 1, is there,
+// or 0 for none. prefill_part takes part_position, i32 [1, 2], too: 0 and the
+// position of part_at. copy_prefix copies what has no pages; it is not there if
+// all has.
+//
 // A trainable program that generates samples (nsa-compile --sample-context N)
 // has decode, for B = 1, and prepare in place of forward; one that generates
 // none (--no-forward) has neither, but says its configuration.
@@ -116,7 +123,9 @@ inline constexpr const char partTokensInput[] = "part_tokens";
 inline constexpr const char partAtInput[] = "part_at";
 inline constexpr const char partFromInput[] = "part_from";
 inline constexpr const char partLastInput[] = "part_last";
+inline constexpr const char partPositionInput[] = "part_position";
 inline constexpr const char partLogitsOutput[] = "part_logits";
+inline constexpr const char pagesInput[] = "pages";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";
 inline constexpr const char nextLogitsOutput[] = "next_logits";
@@ -152,6 +161,8 @@ inline constexpr const char skippedUpdatesState[] = "skipped_updates";
 
 /// Caches of a program that generates text are `cache.0`, `cache.1`, ...
 inline constexpr const char cachePrefix[] = "cache.";
+/// Those that sequences share by pages are `cache.pages.0` and so on.
+inline constexpr const char pageCachePrefix[] = "cache.pages.";
 /// What it computes of its parameters once is `prepared.0`, `prepared.1`, ...
 inline constexpr const char preparedPrefix[] = "prepared.";
 

@@ -43,6 +43,9 @@ struct CompilerOptions {
   /// Tokens of a prompt that one sequence takes in at once, by an entry
   /// `prefill_part` in place of `prefill`; 0 makes the latter.
   int64_t prefillChunk = 0;
+  /// Pages of the caches that all sequences share, each of one selected block
+  /// of tokens; 0 gives each sequence the whole context.
+  int64_t pages = 0;
   /// Tokens of a sample that the trainer generates, at most: one sequence goes
   /// on by an entry `decode` beside those that train, in place of `forward`. 0
   /// makes `forward`.

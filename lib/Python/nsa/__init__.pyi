@@ -127,7 +127,7 @@ class Scheduler:
     context: int
     def __init__(
         self, checkpoint: _Path, *, slots: int | None = None, context: int | None = None,
-        prefill_chunk: int | None = None, artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None, **options: Any,
+        prefill_chunk: int | None = None, pages: int | None = None, artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None, **options: Any,
     ) -> None: ...
     @property
     def waiting(self) -> int: ...

@@ -129,7 +129,9 @@ class Scheduler:
     `slots` (8) prompts are continued at once, each with what follows in a context of `context` ids
     (4 times those of a sequence of the training). Prompts are taken in by parts of `prefill_chunk` (128) ids,
     one in each step of the others, and parts that a prompt shares with one before are copied; 0 takes in an id a step,
-    with less memory for windows and compressed keys. The program is compiled from the checkpoint's configuration, with the
+    with less memory for windows and compressed keys. With `pages`, slots share so many pages of one selected block of ids
+    each in place of rows for the whole context: a request waits until there are enough for all of its ids, and what it
+    shares with others has the same pages. The program is compiled from the checkpoint's configuration, with the
     keywords of nsa.Model; or give `artifact`, which nsa-compile makes with --context and as many sequences as there are
     slots. Threads may share a scheduler.
 
@@ -138,10 +140,11 @@ class Scheduler:
     """
 
     @takes(checkpoint=path, slots=optional(whole(1, 4096)), context=optional(whole(1)), prefill_chunk=optional(whole()),
-           target=optional(text), precision=optional(text))
-    def __init__(self, checkpoint, *, slots=None, context=None, prefill_chunk=None, artifact=None, target=None, precision=None,
-                 **options):
-        compiled = {"slots": slots, "context": context, "prefill_chunk": prefill_chunk, "target": target, "precision": precision}
+           pages=optional(whole(1)), target=optional(text), precision=optional(text))
+    def __init__(self, checkpoint, *, slots=None, context=None, prefill_chunk=None, pages=None, artifact=None, target=None,
+                 precision=None, **options):
+        compiled = {"slots": slots, "context": context, "prefill_chunk": prefill_chunk, "pages": pages, "target": target,
+                    "precision": precision}
         given = [name for name, value in compiled.items() if value is not None]
         if artifact is not None and given:
             raise InputError(f"artifact is compiled, and {', '.join(given)} cannot be chosen for it: leave out one or the other")
@@ -153,7 +156,7 @@ class Scheduler:
             if prefill_chunk is None:
                 prefill_chunk = min(128, 1 << context.bit_length() - 1)
             module = model._compile(target=target or "cpu", micro_batch=slots or 8, context=context, prefill_chunk=prefill_chunk,
-                                    precision=precision or model._weights.precision, **options)
+                                    pages=pages or 0, precision=precision or model._weights.precision, **options)
         self._sequences = Sequences(model, model._load_caches(module))
         #: Prompts that are continued at once, and the most ids of each with what follows.
         self.slots, self.context = self._sequences.slots, self._sequences.context
