@@ -89,7 +89,8 @@ void nsa::defineScheduling(py::module_ &m) {
       .def("count", &count)
       .def("selection", &selection, py::arg("request"))
       .def_property_readonly("slots", &Scheduler::slots)
-      .def_property_readonly("context", &Scheduler::context);
+      .def_property_readonly("context", &Scheduler::context)
+      .def_property_readonly("longest", &Scheduler::longest);
   py::class_<StopText>(m, "StopText",
                        "Passes a text on up to the first of some strings.")
       .def(py::init<std::vector<std::string>>(), py::arg("stops"))

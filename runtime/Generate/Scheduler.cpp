@@ -60,6 +60,10 @@ private:
   Status fillPart(std::vector<bool> &isComplete);
   Status append(std::vector<bool> &isComplete);
   GeneratedToken draw(int64_t row);
+  /// Tokens from `position` on are about to be replaced in the slot's caches.
+  void forgetFrom(size_t row, int64_t position) {
+    beginnings[row].resize(std::min(beginnings[row].size(), size_t(position)));
+  }
 
   Generator sequences;
   SamplingThreads threads;
@@ -294,8 +298,10 @@ Status Scheduler::Slots::fillPart(std::vector<bool> &isComplete) {
     return {};
   NSA_RETURN_IF_ERROR(share(*first));
   const std::vector<int32_t> &prompt = slots[*first]->request.prompt;
-  if (awaitsPart(*first))
+  if (awaitsPart(*first)) {
+    forgetFrom(*first, sequences.length(int64_t(*first)));
     NSA_RETURN_IF_ERROR(sequences.fillPart(int64_t(*first), prompt));
+  }
   int64_t length = sequences.length(int64_t(*first));
   if (length % sequences.prefillLength() == 0)
     beginnings[*first].assign(prompt.begin(), prompt.begin() + length);
@@ -313,7 +319,7 @@ Status Scheduler::Slots::append(std::vector<bool> &isComplete) {
       continue;
     const std::vector<int32_t> &prompt = slots[row]->request.prompt;
     int64_t length = sequences.length(int64_t(row));
-    beginnings[row].resize(std::min(beginnings[row].size(), size_t(length)));
+    forgetFrom(row, length);
     bool isPrompt = length < int64_t(prompt.size());
     ids[row] = isPrompt ? prompt[size_t(length)] : slots[row]->last;
     isComplete[row] = length + 1 >= int64_t(prompt.size());
@@ -406,6 +412,12 @@ Result<std::unique_ptr<Scheduler>> Scheduler::create(Session &session,
 int64_t Scheduler::slots() const { return own->generator().batch(); }
 
 int64_t Scheduler::context() const { return own->generator().context(); }
+
+int64_t Scheduler::longest() const {
+  const PagePool &pool = own->generator().pagePool();
+  return pool ? std::min(context(), pool.pages() * pool.pageTokens())
+              : context();
+}
 
 Result<uint64_t> Scheduler::add(Request request) {
   return use<uint64_t>([&] { return own->add(std::move(request)); });

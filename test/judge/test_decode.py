@@ -33,10 +33,10 @@ def model_text(name, layers=2, isolated="false", heads=4, groups=2):
 class Pair:
     """A model on whole sequences, and with caches where `execute` runs it, of the same large weights."""
 
-    def __init__(self, name, execute=CPU(threads=1), precision="fp32", part=0, **options):
+    def __init__(self, name, execute=CPU(threads=1), precision="fp32", part=0, pages=0, **options):
         text = model_text(name, **options)
         self.whole = CPU(threads=1).compile(text, seq_len=LENGTH)
-        self.cached = execute.compile(text, context=LENGTH, precision=precision, prefill_chunk=part)
+        self.cached = execute.compile(text, context=LENGTH, precision=precision, prefill_chunk=part, **({"pages": pages} if pages else {}))
         self.tolerance = TOLERANCE[execute.place]
         rng = np.random.default_rng(1)
         for module in (self.whole, self.cached):
@@ -48,6 +48,11 @@ class Pair:
                 for module in (self.whole, self.cached):
                     module.write(tensor, weights)
         self.ids = rng.integers(0, 64, (2, LENGTH)).astype(np.int32)
+        #: What else the entries take.
+        self.pages = {}
+        if pages:
+            columns = -(-LENGTH // (16 if "nsa" in MODELS[name][0] else 64))
+            self.pages = {"pages": 1 + rng.permutation(pages)[:2 * columns].reshape(2, columns).astype(np.int32)}
 
     def forward(self, **inputs):
         self.expected = self.whole.run("forward", {"tokens": self.ids} | inputs)["logits"]
@@ -58,7 +63,7 @@ class Pair:
 
     def decode(self, at, positions):
         tokens = self.ids[[0, 1], at].reshape(2, 1)
-        return self.cached.run("decode", {"token": tokens, "positions": np.asarray(positions, np.int32)})["next_logits"]
+        return self.cached.run("decode", {"token": tokens, "positions": np.asarray(positions, np.int32)} | self.pages)["next_logits"]
 
     def check(self, found, at, rows=(0, 1)):
         """Logits against those of the tokens `at`."""
@@ -101,10 +106,11 @@ def test_prefill_of_two_lengths_goes_on_as_decode(execute, many):
             pair.check(pair.decode(at, at), at)
 
 
-@pytest.mark.parametrize("name, execute", [("nsa", HOPPER), ("window", AMPERE)])
-def test_parts_of_a_prompt_on_a_gpu_go_on_as_decode(name, execute):
-    """On the CPU, test/python/test_prefill_parts.py compares more."""
-    pair = Pair(name, execute, part=16, layers=1)
+@pytest.mark.parametrize("name, execute, pages", [("nsa", HOPPER, 0), ("window", AMPERE, 0), ("nsa", HOPPER, 23), ("mlp", AMPERE, 21),
+                                                  ("window", AMPERE, 6), ("nsa", CPU(threads=1), 20)])
+def test_parts_of_a_prompt_on_a_gpu_go_on_as_decode(name, execute, pages):
+    """On the CPU, test/python/test_prefill_parts.py compares more. Pages are of 16 rows, and without selection of 64."""
+    pair = Pair(name, execute, part=16, pages=pages, layers=2 if name == "mlp" else 1)
     pair.forward()
     lengths = [39, 53]
     for row, length in enumerate(lengths):
@@ -112,15 +118,20 @@ def test_parts_of_a_prompt_on_a_gpu_go_on_as_decode(name, execute):
             tokens = np.zeros((1, 16), np.int32)
             last = min(first + 16, length) - 1
             tokens[0, :last + 1 - first] = pair.ids[row, first:last + 1]
-            place = {"part_at": np.array([[row, first]], np.int32), "part_last": np.array([last], np.int32)}
+            place = {"part_at": np.array([[row, first]], np.int32), "part_last": np.array([last], np.int32)} | pair.pages
+            if pages:
+                place["part_position"] = np.array([[0, first]], np.int32)
             logits = pair.cached.run("prefill_part", {"part_tokens": tokens, **place})["part_logits"]
             pair.check(np.repeat(logits, 2, 0), last, rows=[row])
     for step in range(3):
         at = np.array(lengths) + step
         pair.check(pair.decode(at, at), at)
     # The second sequence becomes the first one's 32 tokens, and goes on with the next one.
-    pair.cached.run("copy_prefix", {"part_from": np.array([[0, 0]], np.int32), "part_at": np.array([[1, 0]], np.int32),
-                                    "part_last": np.array([31], np.int32)})
+    if pages:
+        pair.pages["pages"][1, :2] = pair.pages["pages"][0, :2]
+    if not pages or name != "window":
+        pair.cached.run("copy_prefix", {"part_from": np.array([[0, 0]], np.int32), "part_at": np.array([[1, 0]], np.int32),
+                                        "part_last": np.array([31], np.int32)})
     pair.ids[1], pair.expected[1] = pair.ids[0], pair.expected[0]
     pair.check(pair.decode(32, [-1, 32]), 32, rows=[1])
 

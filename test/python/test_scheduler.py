@@ -90,6 +90,15 @@ def test_shared_beginning_is_taken_in_once_and_changes_no_bit(run, rng):
         assert alone(single, beginning + tail, options) == got[number]
 
 
+def test_beginning_that_a_shorter_prompt_replaced_is_not_shared(run, rng):
+    prompt, options = rng.integers(0, 256, 20).tolist(), {"tokens": 20, "seed": 2, "logprobs": 1, "ignore_end": True}
+    scheduler = nsa.Scheduler(run, slots=2, context=64, prefill_chunk=16)
+    wanted = alone(scheduler, prompt, options)
+    # The first slot has its 16 ids until a part of 2 takes their place.
+    numbers = [scheduler.add(each, **options) for each in (prompt[5:7], prompt)]
+    assert drain(scheduler)[numbers[1]] == wanted
+
+
 def texts(tokens):
     """Without log-probabilities, which other kernels round otherwise."""
     return [token[:3] for token in tokens]
@@ -141,6 +150,29 @@ def test_prompts_that_begin_alike_share_pages(run, paged, rng):
     other = rng.integers(0, 256, 100).tolist()
     assert alone(shared, other, options) == alone(paged, other, options)
     assert alone(shared, beginning + tails[2], options) == wanted[2]
+
+
+def test_request_for_more_pages_than_there_are_is_an_error(run):
+    scheduler = nsa.Scheduler(run, slots=2, context=128, prefill_chunk=16, pages=7)
+    assert scheduler.longest == 112 and len(alone(scheduler, [1] * 100, {"tokens": 12, "ignore_end": True})) == 12
+    with pytest.raises(nsa.InputError, match="the prompt has 100 tokens and 14 are to follow, which take 8 pages of 16 tokens, "
+                       "more than the 7 that there are"):
+        scheduler.add([1] * 100, tokens=14)
+    with pytest.raises(nsa.CompileError, match="--pages needs --prefill-chunk"):
+        nsa.Scheduler(run, context=128, prefill_chunk=0, pages=7)
+
+
+@pytest.mark.parametrize("pages", [8, 7])
+def test_nsa_generate_takes_an_artefact_with_the_pages_of_a_context(run, scheduler, tmp_path, pages):
+    artifact = nsa.compile(nsa.model_text((run / "config.yaml").read_text()), context=128, micro_batch=1, prefill_chunk=16, pages=pages)
+    artifact.save(tmp_path / "pages.nsax")
+    options = {"tokens": 30, "temperature": 0.9, "seed": 11}
+    said = subprocess.run([BIN / "nsa-generate", run, "--artifact", tmp_path / "pages.nsax", "--prompt", "documents do not end", "--tokens",
+                           "30", "--temperature", "0.9", "--seed", "11"], capture_output=True)
+    if pages == 8:
+        assert said.stdout.decode(errors="replace") == "".join(token[1] for token in alone(scheduler, "documents do not end", options)) + "\n"
+    else:
+        assert b"1 sequences of a context of 128 tokens take 8 pages of 16 tokens, the program has 7" in said.stderr
 
 
 def test_request_has_tokens_of_generate_and_nsa_generate_with_its_seed(scheduler, run):

@@ -30,7 +30,8 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scheduler(run):
-    return nsa.Scheduler(run, slots=4, context=128)
+    """With pages for one and a half of 4 contexts."""
+    return nsa.Scheduler(run, slots=4, context=128, pages=12)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 //===- Scheduler.h - many prompts at once -----------------------*- C++ -*-===//
 //
-// Requests wait for one of the sequences of a program that generates (a slot),
-// take part in its steps until they end, and leave the slot to the next. Tokens
+// Requests wait for one of the sequences of a program that generates (a slot)
+// and for pages of its caches, if it has them, take part in its steps until
+// they end, and leave both to the next. Tokens
 // and log-probabilities of a request are the same bits alone and among others.
 //
 //===----------------------------------------------------------------------===//
@@ -97,9 +98,13 @@ public:
   /// Sequences at once, and tokens of each at most.
   int64_t slots() const;
   int64_t context() const;
+  /// Tokens of a prompt and of what follows that there is room for: fewer than
+  /// the context where its pages are fewer.
+  int64_t longest() const;
 
   /// Queues a request; returns its number. An error says what is wrong with
-  /// it.
+  /// it. Where sequences share pages, it joins once there are pages for all of
+  /// its tokens.
   Result<uint64_t> add(Request request);
   /// Ends a request, whose slot is free at the next step. Returns whether it
   /// had not ended yet.

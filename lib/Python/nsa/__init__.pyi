@@ -125,9 +125,11 @@ class Model:
 class Scheduler:
     slots: int
     context: int
+    longest: int
     def __init__(
-        self, checkpoint: _Path, *, slots: int | None = None, context: int | None = None,
-        prefill_chunk: int | None = None, pages: int | None = None, artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None, **options: Any,
+        self, checkpoint: _Path, *, slots: int | None = None, context: int | None = None, prefill_chunk: int | None = None,
+        pages: int | None = None, artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None,
+        **options: Any,
     ) -> None: ...
     @property
     def waiting(self) -> int: ...

@@ -69,7 +69,7 @@ class Sequences:
         self._texts = {}
         # A text begins with its request, whatever thread steps.
         self._lock = threading.RLock()
-        self.slots, self.context = self._program.slots, self._program.context
+        self.slots, self.context, self.longest = self._program.slots, self._program.context, self._program.longest
         self.count, self.selection = self._program.count, self._program.selection
 
     def add(self, ids, tokens, sampling, seed, is_text, stop=(), ends=(), stream=0, given=(), logprobs=-1):
@@ -158,8 +158,8 @@ class Scheduler:
             module = model._compile(target=target or "cpu", micro_batch=slots or 8, context=context, prefill_chunk=prefill_chunk,
                                     pages=pages or 0, precision=precision or model._weights.precision, **options)
         self._sequences = Sequences(model, model._load_caches(module))
-        #: Prompts that are continued at once, and the most ids of each with what follows.
-        self.slots, self.context = self._sequences.slots, self._sequences.context
+        #: Prompts that are continued at once, and the most ids of each with what follows: by the context, and by all pages.
+        self.slots, self.context, self.longest = self._sequences.slots, self._sequences.context, self._sequences.longest
 
     def __repr__(self):
         return (f"<nsa.Scheduler '{self._model.checkpoint}': {self.running} of {self.slots} slots, {self.waiting} waiting, "

@@ -37,7 +37,7 @@ class Server:
     """Answers clients by a scheduler that is the server's alone.
 
     `name` is what clients call the model. `chat` is a Hugging Face folder with a chat template [the
-    checkpoint]. A request makes `tokens` tokens at most, so many as fit the context if None. `clients` requests
+    checkpoint]. A request makes `tokens` tokens at most, so many as there is room for if None. `clients` requests
     are answered at once, others are told to come back. A body has `body_bytes` bytes at most, a request takes
     `seconds` at most.
     """
@@ -46,7 +46,7 @@ class Server:
         self._web = require("aiohttp.web", "nsa-serve")
         model = scheduler._model
         model._check_texts()
-        self._context, self._check = scheduler.context, model._check_prompt
+        self._context, self._longest, self._check = scheduler.context, scheduler.longest, model._check_prompt
         self._words, self._encode = model._text.bytes, model._text.encode
         self.name = name or os.path.basename(os.path.dirname(os.path.dirname(model.checkpoint)))
         self._chat = self._why = None
@@ -58,7 +58,7 @@ class Server:
             if chat:
                 raise
             self._why = f"this model does not chat: {error}; nsa-serve --chat names a folder that has one"
-        self._tokens, self._clients, self._body_bytes, self._seconds = tokens or self._context, clients, body_bytes, seconds
+        self._tokens, self._clients, self._body_bytes, self._seconds = tokens or self._longest, clients, body_bytes, seconds
         self._active = 0
         self._created = int(time.time())
         self._engine = Engine(scheduler)
@@ -107,7 +107,7 @@ class Server:
 
     async def _list_models(self, request):
         return self._web.json_response({"object": "list", "data": [
-            {"id": self.name, "object": "model", "created": self._created, "owned_by": "nsa", "max_model_len": self._context}]})
+            {"id": self.name, "object": "model", "created": self._created, "owned_by": "nsa", "max_model_len": self._longest}]})
 
     async def _completions(self, request):
         if self._active >= self._clients:
@@ -169,7 +169,7 @@ class Server:
             raise InputError(self._why)
         prompt = self._chat.encode(list_messages(fields.get("messages")))
         fields["stop_token_ids"] = [*fields.get("stop_token_ids", []), *self._chat.stop_ids]
-        return [prompt], max(1, min(self._tokens, self._context - len(prompt)))
+        return [prompt], max(1, min(self._tokens, self._longest - len(prompt)))
 
     async def _stream(self, request, answer, streams, prompt_tokens):
         response, count = None, 0
