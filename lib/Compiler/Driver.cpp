@@ -124,9 +124,21 @@ LogicalResult nsa::Driver::checkOptions() {
                   << llvm::join(OptimizerKind::list(&context), ", ");
     return failure();
   }
-  if (options.shardRanks != 1 && !options.fuse) {
+  if ((options.shard != "none") != (options.shardRanks != 1)) {
+    messageStream << "--shard=" << options.shard
+                  << " cannot be used with --shard-ranks=" << options.shardRanks
+                  << ": both are needed";
+    return failure();
+  }
+  if (options.shard != "none" && !options.fuse) {
     messageStream << "ranks share only updates that are fused: "
-                     "--shard-optimizer cannot be used with --no-fuse";
+                     "--shard cannot be used with --no-fuse";
+    return failure();
+  }
+  if (options.shard == "parameters" && options.context == 0 &&
+      (options.forward || options.sampleContext != 0)) {
+    messageStream << "--shard=parameters needs --no-forward: no rank has the "
+                     "weights for samples";
     return failure();
   }
   if (options.contextParallel != 1 && options.forward && options.context == 0 &&
@@ -253,7 +265,7 @@ void nsa::Driver::warnOfUnusedOptions() {
        {std::pair("--recompute", options.recompute != "none"),
         std::pair("--optimizer",
                   options.optimizer != training::defaultOptimizer),
-        std::pair("--shard-optimizer", options.shardRanks != 1),
+        std::pair("--shard", options.shard != "none"),
         std::pair("--context-parallel", options.contextParallel != 1),
         std::pair("--reduce-precision", options.reducePrecision != "fp32")})
     if (isUsed)

@@ -174,13 +174,19 @@ const std::vector<OptionField> &nsa::optionFields() {
        "norms, gates and the head, or lion with its beta1 and beta2 (0.9 and "
        "0.99 are usual) and a smaller train.lr",
        {"precision", "optimizer"}},
-      {"shard-optimizer",
+      {"shard",
+       &Options::shard,
+       "What ranks keep only a part of each: none, optimizer (its states), "
+       "gradients (these and the states) or parameters (all, gathered layer by "
+       "layer where they are used)",
+       {"optimizer", "collective"},
+       {"none", "optimizer", "gradients", "parameters"}},
+      {"shard-ranks",
        &Options::shardRanks,
-       "Ranks that share the optimizer's states: each keeps and updates those "
-       "of a part of the weights, and the artefact runs on exactly as many; 2, "
-       "4, 8 or 16, 1 for no sharing",
-       {"optimizer"},
-       {"1", "2", "4", "8", "16"}},
+       "With --shard: the ranks, 2, 4, 8, 16, 32 or 64; the artefact runs on "
+       "exactly as many",
+       {"optimizer", "collective"},
+       {"1", "2", "4", "8", "16", "32", "64"}},
       {"context-parallel",
        &Options::contextParallel,
        "Ranks that share each sequence, in two chunks each: the artefact runs "

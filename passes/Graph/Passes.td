@@ -712,7 +712,10 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let options = [
     Option<"ranks", "ranks", "int64_t", /*default=*/"1",
-           "Ranks of the program: 2, 4, 8 or 16; 1 changes nothing">,
+           "Ranks of the program: a power of two up to 64; 1 changes nothing">,
+    Option<"wholeGradients", "whole-gradients", "bool", /*default=*/"true",
+           "Whether ranks have the gradients whole, for updates that are not "
+           "elementwise">,
   ];
   let statistics = [
     Statistic<"numSharded", "sharded", "Number of updates of a part">,

@@ -221,9 +221,9 @@ LogicalResult Sharder::run(ArrayRef<OptimizerOpInterface> updates,
 void ShardOptimizerPass::runOnOperation() {
   if (ranks == 1)
     return;
-  if (ranks != 2 && ranks != 4 && ranks != 8 && ranks != 16) {
+  if (ranks < 1 || ranks > 64 || !llvm::isPowerOf2_64(ranks)) {
     getOperation().emitError("cannot share an optimizer's state by ")
-        << int64_t(ranks) << " ranks, only by 2, 4, 8 or 16";
+        << int64_t(ranks) << " ranks, only by 2, 4, 8, 16, 32 or 64";
     return signalPassFailure();
   }
   for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -232,6 +232,12 @@ void ShardOptimizerPass::runOnOperation() {
       (update.isElementwise() ? updates : whole).push_back(update);
     if (updates.empty() && whole.empty())
       continue;
+    if (!whole.empty() && !wholeGradients) {
+      whole.front()->emitOpError("needs the whole gradient of its weight, but "
+                                 "each of ")
+          << int64_t(ranks) << " ranks keeps a part only";
+      return signalPassFailure();
+    }
     if (failed(Sharder(function, ranks).run(updates, whole)))
       return signalPassFailure();
     numSharded += updates.size();

@@ -52,6 +52,7 @@ struct BucketAllReducePass
 
 private:
   void collect(rt::EntryOp entry);
+  bool mustJoin(const Bucket &bucket, rt::TensorOp tensor);
   bool mayJoin(const Bucket &bucket, rt::TensorOp tensor,
                const Reductions &reductions);
   void merge(const Bucket &bucket);
@@ -59,8 +60,22 @@ private:
   DenseMap<StringAttr, Reductions> reductionsOf;
   /// Of gradients that ranks share, the number of the shard, from 1.
   DenseMap<StringAttr, uint64_t> shardOf;
+  /// The tensors that commands see as one, by pairs of neighbours.
+  DenseSet<std::pair<Attribute, Attribute>> inseparable;
 };
 } // namespace
+
+/// Notes which tensors a command sees as one.
+static void noteViews(rt::CommandOpInterface command,
+                      DenseSet<std::pair<Attribute, Attribute>> &inseparable) {
+  if (!isa<rt::LaunchOp, rt::GemmOp>(command.getOperation()))
+    return;
+  for (Value operand : command->getOperands())
+    if (auto view = rt::getMemoryRoot(operand).getDefiningOp<rt::FlatViewOp>())
+      for (auto [a, b] : llvm::zip(view.getTensors(),
+                                   view.getTensors().getValue().drop_front()))
+        inseparable.insert({a, b});
+}
 
 void BucketAllReducePass::collect(rt::EntryOp entry) {
   DenseMap<StringAttr, unsigned> lastTouch;
@@ -82,6 +97,7 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
         found[tensor].done = done;
       continue;
     }
+    noteViews(command, inseparable);
     if (auto take = dyn_cast<rt::SliceShardOp>(command.getOperation()))
       for (FlatSymbolRefAttr name : rt::getTensorNames(take.getMemory()))
         shardOf[name.getAttr()] = take.getShard() + 1;
@@ -102,6 +118,23 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
     reductionsOf[tensor].insert({entry, reduction});
 }
 
+/// Whether the tensor, which lies just before the bucket's, cannot be in
+/// another one: of parts that ranks keep, each begins at a multiple of 64
+/// bytes.
+bool BucketAllReducePass::mustJoin(const Bucket &bucket, rt::TensorOp tensor) {
+  if (ranks == 1)
+    return false;
+  auto getName = [](rt::TensorOp op) -> Attribute {
+    return FlatSymbolRefAttr::get(op);
+  };
+  uint64_t bytes = 0;
+  for (rt::TensorOp own : bucket.tensors)
+    bytes += rt::getFlatViewBytes(own);
+  return bytes % (rt::kFlatViewAlignment * ranks) != 0 ||
+         inseparable.contains(
+             {getName(tensor), getName(bucket.tensors.back())});
+}
+
 /// The share of a full bucket up to which a reduction takes about as long as an
 /// empty one.
 static constexpr uint64_t kSmallShare = 32;
@@ -115,7 +148,9 @@ bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
   uint64_t limit = uint64_t(bucketMiB) << 20;
   bool isSmall = bucket.bytes + bytes <= limit / kSmallShare;
   rt::TensorOp next = bucket.tensors.back();
-  if (bucket.bytes + bytes > limit || next.getRole() != tensor.getRole() ||
+  bool isForced = mustJoin(bucket, tensor);
+  if ((bucket.bytes + bytes > limit && !isForced) ||
+      next.getRole() != tensor.getRole() ||
       shardOf.lookup(next.getSymNameAttr()) !=
           shardOf.lookup(tensor.getSymNameAttr()) ||
       reductions.size() != bucket.times.size())
@@ -124,7 +159,7 @@ bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
     const Reduction &reduction = entry.second;
     auto times = bucket.times.find(entry.first);
     return times != bucket.times.end() &&
-           (isSmall || reduction.ready >= times->second.first) &&
+           (isSmall || isForced || reduction.ready >= times->second.first) &&
            std::max(reduction.ready, times->second.first) <
                std::min(reduction.need, times->second.second);
   });
@@ -179,6 +214,7 @@ void BucketAllReducePass::runOnOperation() {
   }
   reductionsOf.clear();
   shardOf.clear();
+  inseparable.clear();
   for (auto entry : getOperation().getOps<rt::EntryOp>())
     collect(entry);
   SmallVector<rt::TensorOp> tensors;

@@ -122,6 +122,9 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
     Option<"bucketMiB", "bucket-mib", "int64_t",
            /*default=*/"25",
            "MiB of gradients that are averaged over ranks as one">,
+    Option<"ranks", "ranks", "int64_t", /*default=*/"1",
+           "Ranks that keep a part of each bucket: these are multiples of 64 "
+           "bytes, and no command has tensors of two buckets as one operand">,
   ];
   let statistics = [
     Statistic<"numBuckets", "buckets", "Number of reductions that are left">,
@@ -164,6 +167,47 @@ def ConvertToReduceScatter : Pass<"nsa-convert-to-reduce-scatter", "::mlir::Modu
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let statistics = [
     Statistic<"numScattered", "scattered", "Number of reductions of parts">,
+  ];
+}
+
+def ShardGradients : Pass<"nsa-shard-gradients", "::mlir::ModuleOp"> {
+  let summary = "Keep only this rank's part of the gradients";
+  let description = [{
+    The second stage of ZeRO (see `nsa-shard-optimizer`), after
+    `nsa-convert-to-reduce-scatter`. In entries that compute gradients, a buffer
+    takes the place of each bucket of named gradients: it is set to zero before
+    its first command, and reduced and scattered after its last. Two buckets later the
+    rank's part is added to a tensor for the parts of all buckets of a shard,
+    `grad.decayed` or `grad.others`, that the update reads and sets to zero. So
+    each micro-batch reduces its gradients.
+
+    Example:
+
+    ```mlir
+    rt.gemm %x, %dy, %g {beta = 1.0 : f32, transpose_lhs} : ...
+    rt.collective_start reduce_scatter %g {ranks = 2 : i64} : memref<16xf32>
+    rt.collective_done %g : memref<16xf32>
+    rt.slice_shard %g, %part {shard = 0 : i64} : memref<16xf32>, memref<8xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %0 = rt.buffer : memref<16xf32>
+    rt.fill 0.0, %0 : memref<16xf32>
+    rt.gemm %x, %dy, %0 {beta = 1.0 : f32, transpose_lhs} : ...
+    rt.collective_start reduce_scatter %0 {ranks = 2 : i64} : memref<16xf32>
+    rt.collective_done %0 : memref<16xf32>
+    rt.slice_shard %0, %1 {shard = 0 : i64} : memref<16xf32>, memref<8xf32>
+    rt.launch @accumulate_n8_f32_f32 ins(%1, %grad.decayed : ...) outs(%grad.decayed : memref<8xf32>)
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile::TileDialect"];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", /*default=*/"1", "Ranks of the program">,
+  ];
+  let statistics = [
+    Statistic<"numBuckets", "buckets", "Number of buckets kept in parts">,
   ];
 }
 

@@ -27,6 +27,8 @@ static RecomputePolicy parsePolicy(StringRef name) {
 
 static void addPasses(OpPassManager &manager, Phase phase,
                       const PhaseOptions &options) {
+  bool shardsGradients =
+      options.shard == "gradients" || options.shard == "parameters";
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createExpandModel());
@@ -77,8 +79,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
       manager.addPass(createFuse());
     }
     // Refuses updates that were not fused.
-    if (options.shardRanks != 1) {
-      manager.addPass(createShardOptimizer({options.shardRanks}));
+    if (options.shard != "none") {
+      manager.addPass(createShardOptimizer(
+          {options.shardRanks,
+           /*wholeGradients=*/options.shard == "optimizer"}));
       addCleanUp(manager);
     }
     manager.addNestedPass<func::FuncOp>(createExpandUpdates());
@@ -99,8 +103,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addNestedPass<rt::EntryOp>(createSchedule());
     return;
   case Phase::Collective:
-    manager.addPass(createBucketAllReduce({options.bucketMiB}));
+    manager.addPass(createBucketAllReduce(
+        {options.bucketMiB, shardsGradients ? options.shardRanks : 1}));
     manager.addPass(createConvertToReduceScatter());
+    if (shardsGradients)
+      manager.addPass(createShardGradients({options.shardRanks}));
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     if (options.reducePrecision == "bf16")
       manager.addPass(createCompressGradients());

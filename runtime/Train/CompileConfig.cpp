@@ -24,9 +24,9 @@ bool nsa::namesConfiguration(const std::string &path) {
 
 Status nsa::checkCompileOption(const std::string &option) {
   static const std::vector<std::string> known = {
-      "allow-slow-path", "bucket-mib",       "cpu",
-      "line-info",       "logits-mib",       "no-fuse",
-      "ptxas",           "reduce-precision", "shard-optimizer"};
+      "allow-slow-path", "bucket-mib", "cpu",   "line-info",
+      "logits-mib",      "no-fuse",    "ptxas", "reduce-precision",
+      "shard",           "shard-ranks"};
   std::string name = option.substr(0, option.find('='));
   if (std::find(known.begin(), known.end(), name) != known.end())
     return {};

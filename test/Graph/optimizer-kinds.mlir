@@ -2,6 +2,7 @@
 // RUN: nsa-opt %s --nsa-optimizer=optimizer=lion --nsa-fuse --nsa-shard-optimizer=ranks=2 | FileCheck %s --check-prefix=SHARD
 // RUN: nsa-opt %s --nsa-optimizer=optimizer=muon | FileCheck %s --check-prefix=MUON
 // RUN: not nsa-opt %s --nsa-optimizer=optimizer=muon --nsa-fuse --nsa-shard-optimizer=ranks=2 2>&1 | FileCheck %s --check-prefix=WHOLE
+// RUN: not nsa-opt %s --nsa-optimizer=optimizer=muon --nsa-fuse --nsa-shard-optimizer="ranks=2 whole-gradients=false" 2>&1 | FileCheck %s --check-prefix=PARTS
 // RUN: not nsa-opt %s --nsa-optimizer=optimizer=sgd 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // The states are those that the optimizer says.
@@ -21,6 +22,7 @@
 // MUON: nn.name = "momentum.a"
 // MUON: nn.muon
 // WHOLE: error: 'nn.muon' op is not elementwise, so ranks cannot update a part of the weights each
+// PARTS: error: 'nn.muon' op needs the whole gradient of its weight, but each of 2 ranks keeps a part only
 // UNKNOWN: error: unknown optimizer `sgd`, expected one of adamw, lion, muon
 func.func @accumulate(
     %x: tensor<4x4xf32> {nn.name = "x", nn.role = "input"}, %y: tensor<1x1xf32> {nn.name = "y", nn.role = "input"},

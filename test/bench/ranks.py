@@ -94,7 +94,7 @@ def prepare(args):
         options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
         for ranks in args.shared if name.endswith(PER_RANKS) else []:
             own = {} if name.endswith("-shared") else {"train.context_parallel": ranks}
-            options = [f"--context-parallel={ranks}", "--no-forward"] if own else [f"--shard-optimizer={ranks}"]
+            options = [f"--context-parallel={ranks}", "--no-forward"] if own else ["--shard=optimizer", f"--shard-ranks={ranks}"]
             jobs.prepare(args, f"{name}-{ranks}", config, values | overrides | own, *options)
         if name.endswith(PER_RANKS):
             continue

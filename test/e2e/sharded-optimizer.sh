@@ -17,10 +17,10 @@ compile() {
   "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/$name.nsax" --bucket-mib=1 "$@" > /dev/null
 }
 compile whole
-compile two --shard-optimizer=2
-compile four --shard-optimizer=4
+compile two --shard=optimizer --shard-ranks=2
+compile four --shard=optimizer --shard-ranks=4
 compile half-all --reduce-precision=bf16
-compile half --shard-optimizer=4 --reduce-precision=bf16
+compile half --shard=optimizer --shard-ranks=4 --reduce-precision=bf16
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 16 --tokens 100000 \
   --seed 7 -o "$scratch/data" > /dev/null
 
@@ -113,6 +113,6 @@ same shared killed "a run with a killed rank differs from one without"
   fail "one rank ran a program for two"
 grep -q "is compiled for 2 ranks, which share the optimizer's state; this is a run of 1" \
   "$scratch/log" || fail "$(cat "$scratch/log")"
-"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/x.nsax" --shard-optimizer=2 --no-fuse \
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/x.nsax" --shard=optimizer --shard-ranks=2 --no-fuse \
   > "$scratch/log" 2>&1 && fail "single updates were shared"
 grep -q "cannot be used with --no-fuse" "$scratch/log" || fail "$(cat "$scratch/log")"

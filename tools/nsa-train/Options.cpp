@@ -177,7 +177,7 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--compile-option", line.compileOptions,
                  "Of a configuration: an option of nsa-compile that the "
                  "artefact depends on, NAME or NAME=VALUE, such as "
-                 "shard-optimizer=4 (repeatable)")
+                 "logits-mib=128 (repeatable)")
       ->allow_extra_args(false);
   addRankOptions(app, line);
 }

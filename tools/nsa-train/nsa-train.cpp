@@ -377,8 +377,8 @@ static Status checkBefore(const CommandLine &line, const RunConfig &config,
                           const Dataset &data, const Ranks &ranks,
                           std::optional<Tokenizer> &tokenizer) {
   for (const std::string &option : line.compileOptions)
-    if (option.rfind("shard-optimizer=", 0) == 0 &&
-        option.substr(16) != std::to_string(ranks.size()))
+    if (option.rfind("shard-ranks=", 0) == 0 &&
+        option.substr(12) != std::to_string(ranks.size()))
       return Error{"--compile-option " + option +
                    " is for as many ranks, not " +
                    std::to_string(ranks.size())};

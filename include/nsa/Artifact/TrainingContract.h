@@ -193,7 +193,7 @@ inline constexpr const char defaultOptimizer[] = "adamw";
 /// The sum of the gradients of parameter `w` is `grad.w`, a state `s` that the
 /// optimizer keeps for it is `s.w`.
 inline constexpr const char gradientPrefix[] = "grad.";
-/// Where ranks share the states (nsa-compile --shard-optimizer), a rank's part
+/// Where ranks share the states (nsa-compile --shard), a rank's part
 /// of those of all parameters with weight decay is one tensor, and that of the
 /// others another: these take the place of a parameter's name.
 inline constexpr const char sharedDecayed[] = "decayed";

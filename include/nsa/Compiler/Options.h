@@ -94,8 +94,11 @@ struct CompilerOptions {
   std::string reducePrecision = "fp32";
   /// The optimizer: "adamw" or "lion".
   std::string optimizer = training::defaultOptimizer;
-  /// Ranks that share the optimizer's states: 2, 4, 8 or 16. The artefact runs
-  /// on exactly as many. 1: each rank has all, and any number may run it.
+  /// What ranks keep a part of each (ZeRO): "none", "optimizer" (its states),
+  /// "gradients" (these too) or "parameters" (all three).
+  std::string shard = "none";
+  /// These ranks: a power of two up to 64. The artefact runs on exactly as
+  /// many; where nothing is sharded, on any number.
   int64_t shardRanks = 1;
   /// Ranks that share each sequence, of neighbouring numbers: the artefact runs
   /// on a multiple of them. 1: each has sequences of its own.

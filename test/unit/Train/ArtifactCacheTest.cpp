@@ -252,11 +252,11 @@ TEST(CompileConfig, KeysOfTheConfigurationBecomeOptions) {
   config.runtime.gradientCheckpointing = "block";
   config.runtime.recomputeBudget = 300;
   config.train.optimizer = "lion";
-  EXPECT_EQ(makeCompileOptions(config, "sm_80", {"shard-optimizer=2"}),
-            (std::vector<std::string>{"--target=sm_80", "--precision=bf16",
-                                      "--optimizer=lion", "--recompute=block",
-                                      "--recompute-budget=300",
-                                      "--shard-optimizer=2"}));
+  EXPECT_EQ(
+      makeCompileOptions(config, "sm_80", {"shard-ranks=2"}),
+      (std::vector<std::string>{"--target=sm_80", "--precision=bf16",
+                                "--optimizer=lion", "--recompute=block",
+                                "--recompute-budget=300", "--shard-ranks=2"}));
 }
 
 TEST(CompileConfig, OptionsThatAKeyStandsForAreRefused) {
@@ -264,6 +264,6 @@ TEST(CompileConfig, OptionsThatAKeyStandsForAreRefused) {
   EXPECT_TRUE(checkCompileOption("logits-mib=48"));
   for (const char *option : {"precision=bf16", "output=a", "--no-fuse", ""})
     EXPECT_FALSE(checkCompileOption(option)) << option;
-  EXPECT_TRUE(failsWith(checkCompileOption("shard-optimiser=2"),
-                        "did you mean 'shard-optimizer'?"));
+  EXPECT_TRUE(failsWith(checkCompileOption("shard-rank=2"),
+                        "did you mean 'shard-ranks'?"));
 }
