@@ -71,7 +71,8 @@ def RT_SegmentKind : RT_Enum<"SegmentKind", "kind of memory segment", [
   I32EnumAttrCase<"Persistent", 0, "persistent">,
   I32EnumAttrCase<"IO", 1, "io">,
   I32EnumAttrCase<"Arena", 2, "arena">,
-  I32EnumAttrCase<"Workspace", 3, "workspace">
+  I32EnumAttrCase<"Workspace", 3, "workspace">,
+  I32EnumAttrCase<"Host", 4, "host">
 ]>;
 def RT_SegmentKindAttr : EnumAttr<RT_Dialect, RT_SegmentKind, "segment_kind">;
 

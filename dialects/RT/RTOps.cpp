@@ -159,6 +159,9 @@ LogicalResult TensorOp::verify() {
     return emitOpError("is the state `")
            << *getState() << "` of an optimizer, but its role is "
            << stringifyTensorRole(getRole()) << " and not state";
+  if (getHost() && getRole() != TensorRole::Parameter)
+    return emitOpError("is of the host, but its role is ")
+           << stringifyTensorRole(getRole()) << " and not parameter";
   if (getInit() && isIO())
     return emitOpError("has an initial value, but its role is ")
            << stringifyTensorRole(getRole());
@@ -168,7 +171,9 @@ LogicalResult TensorOp::verify() {
 LogicalResult TensorOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!getSlice())
     return success();
-  SegmentKind kind = isIO() ? SegmentKind::IO : SegmentKind::Persistent;
+  SegmentKind kind = isIO()      ? SegmentKind::IO
+                     : getHost() ? SegmentKind::Host
+                                 : SegmentKind::Persistent;
   return verifySlice(*this, symbols, *getSlice(), getMemoryType(), kind);
 }
 

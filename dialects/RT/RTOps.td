@@ -43,7 +43,8 @@ def RT_TensorOp : RT_Op<"tensor", [
     `init` is the value that `rt.initialize` gives the tensor. `decay` marks a
     parameter that takes part in weight decay, `state` is the
     optimizer's name of a state that it keeps for a parameter. `at` (`slice`) is
-    its memory, once planned.
+    its memory, once planned. What is `host` lies in memory of the host, where
+    it is initialized and `rt.slice_shard` takes parts of it.
 
     Example:
 
@@ -55,7 +56,7 @@ def RT_TensorOp : RT_Op<"tensor", [
                        TypeAttrOf<RT_Memory>:$type,
                        OptionalAttr<NSA_InitialValueAttr>:$init,
                        UnitAttr:$decay, OptionalAttr<StrAttr>:$state,
-                       OptionalAttr<RT_SliceAttr>:$slice);
+                       OptionalAttr<RT_SliceAttr>:$slice, UnitAttr:$host);
   let assemblyFormat = [{
     `` $role $sym_name `:` $type (`init` $init^)? (`at` $slice^)? attr-dict
   }];
@@ -417,7 +418,8 @@ def RT_SliceShardOp : RT_Command<"slice_shard"> {
 def RT_WriteShardOp : RT_Command<"write_shard"> {
   let summary = "copy into this rank's shard of memory";
   let description = [{
-    The inverse of `rt.slice_shard`: the other parts of `memory` stay.
+    The inverse of `rt.slice_shard`. The other parts of `memory` are undefined,
+    until `rt.collective_start all_gather` has ended.
 
     Example:
 
@@ -429,7 +431,7 @@ def RT_WriteShardOp : RT_Command<"write_shard"> {
     ```
   }];
   let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$part,
-                       Arg<RT_Memory, "", [MemRead, MemWrite]>:$memory,
+                       Arg<RT_Memory, "", [MemWrite]>:$memory,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
   let assemblyFormat = [{
     $part `,` $memory attr-dict `:` type($part) `,` type($memory)

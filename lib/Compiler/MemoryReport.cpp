@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/MemoryReport.h"
 #include "dialects/RT/RTOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Analysis/ArenaPacker.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -23,7 +24,9 @@ static uint64_t *findSum(rt::TensorOp tensor, PersistentMemory &memory) {
   case rt::TensorRole::Constant:
     return &memory.constants;
   case rt::TensorRole::State:
-    return tensor.getState() ? &memory.optimizer : &memory.state;
+    return tensor.getState() == training::weightState ? &memory.weights
+           : tensor.getState()                        ? &memory.optimizer
+                                                      : &memory.state;
   case rt::TensorRole::Input:
   case rt::TensorRole::Output:
     return nullptr;
@@ -41,6 +44,8 @@ static uint64_t &findSum(rt::SegmentKind kind, CompileReport &report) {
     return report.arenaBytes;
   case rt::SegmentKind::Workspace:
     return report.workspaceBytes;
+  case rt::SegmentKind::Host:
+    return report.hostBytes;
   }
   llvm_unreachable("unknown kind");
 }
@@ -66,6 +71,8 @@ void nsa::describeMemory(ModuleOp module, CompileReport &report) {
   for (auto tensor : module.getOps<rt::TensorOp>()) {
     if (tensor.getRole() == rt::TensorRole::Parameter)
       report.parameters += tensor.getMemoryType().getNumElements();
+    if (tensor.getHost())
+      continue;
     if (uint64_t *sum = findSum(tensor, report.persistent))
       *sum += alignUp(rt::getByteSize(tensor.getMemoryType()), alignment);
   }
@@ -100,6 +107,8 @@ std::string nsa::formatMemory(const CompileReport &report) {
   print("workspace", report.workspaceBytes, "  (of matmuls)");
   print("total", report.persistentBytes + report.ioBytes + report.arenaBytes +
                      report.workspaceBytes);
+  if (report.hostBytes)
+    print("host", report.hostBytes, "  (all weights, while read or written)");
   os << llvm::formatv("{0,-12} {1,12}\n", "parameters", report.parameters);
   for (const ActivationPeak &peak : report.peaks) {
     uint64_t flops = 0;

@@ -211,6 +211,49 @@ def ShardGradients : Pass<"nsa-shard-gradients", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShardParameters : Pass<"nsa-shard-parameters", "::mlir::ModuleOp"> {
+  let summary = "Keep only this rank's part of the parameters";
+  let description = [{
+    The third stage of ZeRO, after `nsa-shard-gradients`. Parameters with weight
+    decay, which are all matrices, are kept in parts, `weight.decayed`, that the update works on;
+    norms and biases stay whole. In every other entry, commands that read tensors
+    of one bucket form a group, as long as they read no more than four other buckets
+    in between: one in forward and one in backward, as a rule. Each group gets a
+    buffer for the bucket and an `all_gather` of it, which begins where the gather
+    two groups before is waited for, so that it runs beside commands. Weights that
+    are cast before they are used are gathered after the cast.
+
+    The whole parameters lie in memory of the host, from which the new entry
+    `scatter` takes the parts.
+
+    Example:
+
+    ```mlir
+    rt.launch @cast ins(%w : memref<4x4xf32>) outs(%0 : memref<4x4xbf16>)
+    rt.gemm %x, %0, %y : ...
+    ```
+
+    becomes
+
+    ```mlir
+    %0 = rt.view %weight.decayed at 0 : memref<8xf32> to memref<8xf32>
+    rt.launch @convert_n8_f32_bf16 ins(%0 : memref<8xf32>) outs(%1 : memref<8xbf16>)
+    rt.write_shard %1, %2 {shard = 0 : i64} : memref<8xbf16>, memref<16xbf16>
+    rt.collective_start all_gather %2 {ranks = 2 : i64} : memref<16xbf16>
+    rt.collective_done %2 : memref<16xbf16>
+    %3 = rt.view %2 at 0 : memref<16xbf16> to memref<4x4xbf16>
+    rt.gemm %x, %3, %y : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile::TileDialect"];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", /*default=*/"1", "Ranks of the program">,
+  ];
+  let statistics = [
+    Statistic<"numGathers", "gathers", "Number of gathers made">,
+  ];
+}
+
 def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   let summary = "Overlap reductions with the commands of backward";
   let description = [{
@@ -292,6 +335,7 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
     - `arena` is shared by all entries. In an entry, two buffers share bytes only
       if the last command that touches one comes before the first that touches
       the other.
+    - `host` holds parameters that lie on the host.
     - `workspace` holds the fp32 copies that a matmul on narrower types
       needs, or what the option says; matmuls run one after the other and share
       it.

@@ -159,9 +159,12 @@ void PlanPass::placeWorkspace(SegmentTable &segments,
 
 void PlanPass::runOnOperation() {
   ModuleOp module = getOperation();
-  SmallVector<rt::TensorOp> persistent, io;
+  SmallVector<rt::TensorOp> persistent, io, host;
   for (auto tensor : module.getOps<rt::TensorOp>())
-    (tensor.isIO() ? io : persistent).push_back(tensor);
+    (tensor.isIO()      ? io
+     : tensor.getHost() ? host
+                        : persistent)
+        .push_back(tensor);
   SmallVector<rt::EntryOp> entries(module.getOps<rt::EntryOp>());
   for (auto segment : module.getOps<rt::SegmentOp>()) {
     segment.emitOpError("is there already: the program was planned before");
@@ -173,4 +176,6 @@ void PlanPass::runOnOperation() {
   placeTensors(segments, rt::SegmentKind::IO, io, views);
   placeBuffers(segments, entries);
   placeWorkspace(segments, entries);
+  if (!host.empty())
+    placeTensors(segments, rt::SegmentKind::Host, host, views);
 }

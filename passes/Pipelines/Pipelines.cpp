@@ -108,6 +108,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createConvertToReduceScatter());
     if (shardsGradients)
       manager.addPass(createShardGradients({options.shardRanks}));
+    if (options.shard == "parameters")
+      manager.addPass(createShardParameters({options.shardRanks}));
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     if (options.reducePrecision == "bf16")
       manager.addPass(createCompressGradients());

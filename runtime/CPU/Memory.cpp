@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 
 using namespace nsa;
@@ -41,4 +42,14 @@ PageMemory &PageMemory::operator=(PageMemory &&other) noexcept {
 PageMemory::~PageMemory() {
   if (address)
     ::munmap(address, mapped);
+}
+
+void nsa::discardPages(void *data, uint64_t bytes) {
+  auto page = uint64_t(::sysconf(_SC_PAGESIZE));
+  auto begin = reinterpret_cast<uint64_t>(data);
+  uint64_t first = (begin + page - 1) / page * page;
+  uint64_t end = (begin + bytes) / page * page;
+  if (first < end)
+    ::madvise(static_cast<char *>(data) + (first - begin), end - first,
+              MADV_DONTNEED);
 }

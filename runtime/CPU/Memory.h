@@ -31,6 +31,9 @@ private:
   uint64_t bytes = 0;
 };
 
+/// Gives the pages inside of a range of such memory back: they read as zeros.
+void discardPages(void *data, uint64_t bytes);
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_CPU_MEMORY_H

@@ -158,6 +158,17 @@ Status nsa::cuda::issueCommand(const Driver &driver, const Command &command,
   if (std::holds_alternative<PassOver>(command))
     return {};
   const auto &copy = std::get<CopyMemory>(command);
+  if (copy.isUpload) {
+    const CopyBytes &range = copy.ranges.front();
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    const auto *source = reinterpret_cast<const void *>(copy.source);
+    return driver.check(
+        driver.MemcpyHtoDAsync(copy.out + range.outOffset,
+                               static_cast<const char *>(source) +
+                                   range.sourceOffset,
+                               range.count, stream),
+        "cuMemcpyHtoDAsync");
+  }
   for (const CopyBytes &range : copy.ranges)
     NSA_RETURN_IF_ERROR(
         driver.check(driver.MemcpyDtoDAsync(copy.out + range.outOffset,

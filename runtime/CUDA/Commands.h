@@ -48,6 +48,8 @@ struct FillMemory {
 struct CopyMemory {
   DevicePtr source, out;
   std::vector<CopyBytes> ranges;
+  /// Whether `source` is an address of the host.
+  bool isUpload = false;
 };
 
 struct InitializeTensor {

@@ -39,6 +39,11 @@ Status DeviceMemory::allocateEmpty(const artifact::Artifact &root) {
 Status DeviceMemory::allocate(const artifact::Artifact &root) {
   for (const artifact::Segment *wanted : *root.segments()) {
     Segment &segment = segments.emplace_back();
+    if (wanted->kind() == SegmentKind::Host) {
+      NSA_ASSIGN_OR_RETURN(segment.mirror,
+                           PageMemory::allocate(wanted->size()));
+      continue;
+    }
     segment.bytes = wanted->size();
     if (segment.bytes == 0)
       continue;
@@ -82,7 +87,7 @@ uint64_t DeviceMemory::bytes() const {
 }
 
 Status DeviceMemory::upload(const Slice &slice) const {
-  if (slice.size() == 0)
+  if (slice.size() == 0 || !segments[slice.segment()].address)
     return {};
   const Driver &driver = gpu.driver();
   NSA_RETURN_IF_ERROR(
@@ -93,7 +98,7 @@ Status DeviceMemory::upload(const Slice &slice) const {
 }
 
 Status DeviceMemory::download(const Slice &slice) const {
-  if (slice.size() == 0)
+  if (slice.size() == 0 || !segments[slice.segment()].address)
     return {};
   const Driver &driver = gpu.driver();
   NSA_RETURN_IF_ERROR(

@@ -53,7 +53,8 @@ public:
   /// The same for one segment.
   Status pin(unsigned segment);
 
-  /// Copies a slice from the host's copy or into it, and waits.
+  /// Copies a slice from the host's copy or into it, and waits. Nothing to do
+  /// for what lies on the host alone.
   Status upload(const artifact::Slice &slice) const;
   Status download(const artifact::Slice &slice) const;
 

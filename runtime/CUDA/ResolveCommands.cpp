@@ -79,7 +79,9 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
       if (!resolved)
         return Error{describeCommand(source.root(), ready.commands.size(),
                                      *command, resolved.message())};
-      if (std::holds_alternative<InitializeTensor>(*resolved))
+      const auto *copy = std::get_if<CopyMemory>(&*resolved);
+      if (std::holds_alternative<InitializeTensor>(*resolved) ||
+          (copy && copy->isUpload))
         ready.mayCapture = false;
       ready.commands.push_back(std::move(*resolved));
     }
@@ -334,8 +336,13 @@ Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Copy &copy) const {
-  return Command(CopyMemory{address(*copy.source()), address(*copy.out()),
-                            rangesOf(source.root(), copy, rank())});
+  const Slice &from = *copy.source();
+  bool isUpload = source->segments()->Get(from.segment())->kind() ==
+                  artifact::SegmentKind::Host;
+  return Command(CopyMemory{
+      isUpload ? reinterpret_cast<DevicePtr>(memory->mirror(from))
+               : address(from),
+      address(*copy.out()), rangesOf(source.root(), copy, rank()), isUpload});
 }
 
 Result<Command>

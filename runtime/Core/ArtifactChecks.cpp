@@ -1,6 +1,7 @@
 //===- ArtifactChecks.cpp - the meaning of an artefact --------------------===//
 
 #include "runtime/Core/ArtifactChecks.h"
+#include "runtime/Core/Bindings.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
@@ -96,6 +97,7 @@ private:
   bool checkTensor(const Tensor &tensor);
   bool checkInit(const Tensor &tensor);
   bool checkKernel(const Kernel &kernel);
+  bool checkPlace(const Command &command);
   bool checkEntry(const Entry &entry);
   bool checkIndices(const flatbuffers::Vector<uint32_t> &indices,
                     const char *what);
@@ -243,8 +245,9 @@ bool Checker::checkTensor(const Tensor &tensor) {
       !checkSize(*tensor.slice(), size, "its slice"))
     return false;
   SegmentKind kind = root.segments()->Get(tensor.slice()->segment())->kind();
-  if (kind != SegmentKind::Persistent && kind != SegmentKind::IO)
-    return fail("a named tensor lies in a persistent or io segment");
+  if (kind != SegmentKind::Persistent && kind != SegmentKind::IO &&
+      kind != SegmentKind::Host)
+    return fail("a named tensor lies in a persistent, io or host segment");
   return checkInit(tensor);
 }
 
@@ -489,6 +492,21 @@ bool Checker::checkCommand(const Command &command) {
   return fail("unknown action " + num(uint64_t(command.action_type())));
 }
 
+/// What lies on the host is initialized, and parts are copied from there.
+bool Checker::checkPlace(const Command &command) {
+  if (command.action_as_Initialize())
+    return true;
+  for (const Slice *slice : slicesOf(root, command)) {
+    const auto *copy = command.action_as_Copy();
+    bool isHost =
+        root.segments()->Get(slice->segment())->kind() == SegmentKind::Host;
+    if (isHost && !(copy && slice == copy->source() &&
+                    copy->part() == artifact::CopyPart::Source))
+      return fail("uses memory of the host");
+  }
+  return true;
+}
+
 bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
                            const char *what) {
   std::set<uint32_t> seen;
@@ -538,7 +556,8 @@ bool Checker::checkEntry(const Entry &entry) {
   std::string outer = context;
   for (unsigned i = 0; i < entry.commands()->size(); ++i) {
     context = outer.substr(0, outer.size() - 2) + ", command " + num(i) + ": ";
-    if (!checkCommand(*entry.commands()->Get(i)))
+    const Command &command = *entry.commands()->Get(i);
+    if (!checkCommand(command) || !checkPlace(command))
       return false;
   }
   context = outer;

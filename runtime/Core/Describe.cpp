@@ -131,7 +131,8 @@ bool nsa::commandHasHalf(const artifact::Artifact &root,
 }
 
 const char *nsa::segmentName(artifact::SegmentKind kind) {
-  constexpr const char *names[] = {"persistent", "io", "arena", "workspace"};
+  constexpr const char *names[] = {"persistent", "io", "arena", "workspace",
+                                   "host"};
   static_assert(std::size(names) == size_t(artifact::SegmentKind::MAX) + 1);
   return kind <= artifact::SegmentKind::MAX ? names[size_t(kind)] : "unknown";
 }

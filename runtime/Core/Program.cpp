@@ -34,7 +34,8 @@ Result<Program> Program::create(const Artifact &artifact,
   return program;
 }
 
-static TensorView makeView(const artifact::Tensor &tensor,
+static TensorView makeView(const artifact::Artifact &root,
+                           const artifact::Tensor &tensor,
                            const Executable &executable) {
   TensorView view;
   view.name = tensor.name()->str();
@@ -48,6 +49,8 @@ static TensorView makeView(const artifact::Tensor &tensor,
                 (tensor.init() == artifact::InitKind::Normal ||
                  tensor.init() == artifact::InitKind::Constant);
   view.decay = tensor.decay();
+  view.sharded = root.segments()->Get(tensor.slice()->segment())->kind() ==
+                 artifact::SegmentKind::Host;
   if (tensor.state())
     view.state = tensor.state()->str();
   return view;
@@ -56,7 +59,7 @@ static TensorView makeView(const artifact::Tensor &tensor,
 Program::Program(Artifact artifact, std::unique_ptr<Executable> made)
     : source(std::move(artifact)), executable(std::move(made)) {
   for (const artifact::Tensor *tensor : *source->tensors())
-    tensorList.push_back(makeView(*tensor, *executable));
+    tensorList.push_back(makeView(source.root(), *tensor, *executable));
   for (const artifact::Entry *entry : *source->entries())
     entryList.push_back({entry->name()->str(),
                          {entry->inputs()->begin(), entry->inputs()->end()},
@@ -252,7 +255,8 @@ uint64_t MemoryUse::plannedBytes() const {
 MemoryUse Program::memory() const {
   MemoryUse use;
   for (const artifact::Segment *segment : *source->segments())
-    use.planned.emplace_back(segmentName(segment->kind()), segment->size());
+    if (segment->kind() != artifact::SegmentKind::Host)
+      use.planned.emplace_back(segmentName(segment->kind()), segment->size());
   use.allocated = executable->allocatedBytes();
   use.inUse = executable->deviceBytesInUse();
   use.connections = executable->connectionBytes();

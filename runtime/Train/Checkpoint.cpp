@@ -5,6 +5,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/Safetensors.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/CheckpointLayout.h"
 
 #include <algorithm>
@@ -43,19 +44,56 @@ static Status saveTensors(const std::string &folder, const std::string &file,
                  found};
   }
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  if (file == shareFile(rank)) {
+  if (file == shareFile(rank) || file == weightsFile(rank)) {
     NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges,
                          model.stateRanges(rank));
+    auto isElsewhere = [&](const StateRange &range) {
+      return std::none_of(
+          tensors.begin(), tensors.end(),
+          [&](const SafeTensor &own) { return own.name == range.tensor; });
+    };
+    ranges.erase(std::remove_if(ranges.begin(), ranges.end(), isElsewhere),
+                 ranges.end());
     metadata[rangesMember] = printStateRanges(ranges);
   }
   return writeSafetensors(folder + "/" + file, tensors, metadata);
 }
 
+/// Puts weights of which each rank has saved a part together, where the model
+/// has them whole.
+static Status gatherWeights(const std::string &folder, const TensorSet &model) {
+  std::map<std::string, TensorView> whole;
+  for (const TensorView &tensor : model.tensors())
+    if (tensor.sharded)
+      whole.emplace(tensor.name, tensor);
+  for (int rank = 0; !whole.empty() && rank < model.sharingRanks(); ++rank) {
+    std::string path = folder + "/" + weightsFile(rank);
+    NSA_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+    auto text = file.metadata().find(rangesMember);
+    if (text == file.metadata().end())
+      return Error{"'" + path + "' does not say whose weights it has"};
+    NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges,
+                         parseStateRanges(text->second));
+    for (const StateRange &range : ranges)
+      NSA_RETURN_IF_ERROR(
+          file.read(*file.find(range.tensor), range.offset * sizeof(float),
+                    range.count * sizeof(float),
+                    whole.at(range.parameter).as<float>() + range.first));
+    std::error_code code;
+    fs::remove(path, code);
+    if (code)
+      return Error{"cannot remove '" + path + "': " + code.message()};
+  }
+  return {};
+}
+
 static Status writeFolder(const std::string &folder, const TensorSet &model,
                           const TrainState &state, const RunConfig &config,
                           const std::string &tokenizer, SaveFailure &failure) {
+  NSA_RETURN_IF_ERROR(gatherWeights(folder, model));
   for (const char *file : {modelFile, optimizerFile})
     NSA_RETURN_IF_ERROR(saveTensors(folder, file, model, /*rank=*/0, failure));
+  discardSharded(model);
   NSA_RETURN_IF_ERROR(
       writeFileAtomically(folder + "/" + configFile, printConfigYaml(config)));
   Json json;
@@ -178,7 +216,7 @@ CheckpointSize checkpointSize(const TensorSet &model) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const TensorView &tensor : model.tensors())
       if (std::string file = fileOf(tensor, model, rank);
-          rank == 0 || file == shareFile(rank))
+          rank == 0 || file == shareFile(rank) || file == weightsFile(rank))
         files[file] += tensor.bytes;
   files.erase("");
   CheckpointSize size;
@@ -210,8 +248,13 @@ static SaveFailure kindOf(const Status &status, SaveFailure found) {
 Status saveShare(const std::string &runDirectory, int64_t step,
                  const TensorSet &model, int rank, SaveFailure *failure) {
   SaveFailure found = SaveFailure::Other;
-  Status status = saveTensors(temporaryFolder(runDirectory, step),
-                              shareFile(rank), model, rank, found);
+  std::string folder = temporaryFolder(runDirectory, step);
+  Status status = saveTensors(folder, shareFile(rank), model, rank, found);
+  bool hasWeights = std::any_of(
+      model.tensors().begin(), model.tensors().end(),
+      [](const TensorView &own) { return own.state == training::weightState; });
+  if (status && hasWeights)
+    status = saveTensors(folder, weightsFile(rank), model, rank, found);
   if (failure)
     *failure = kindOf(status, found);
   return status;

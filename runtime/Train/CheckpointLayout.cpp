@@ -21,6 +21,10 @@ std::string shareFile(int rank) {
   return "optimizer_rank" + std::to_string(rank) + ".safetensors";
 }
 
+std::string weightsFile(int rank) {
+  return "weights_rank" + std::to_string(rank) + ".safetensors";
+}
+
 std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank) {
   switch (tensor.role) {
   case TensorRole::Parameter:
@@ -28,6 +32,8 @@ std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank) {
   case TensorRole::State:
     if (training::isDecodeState(tensor.name))
       return "";
+    if (tensor.state == training::weightState)
+      return weightsFile(rank);
     return !tensor.state.empty() && model.sharingRanks() > 0 ? shareFile(rank)
                                                              : optimizerFile;
   default:

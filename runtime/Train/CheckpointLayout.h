@@ -41,6 +41,10 @@ const char *safetensorsType(DataType type);
 /// keeps.
 std::string shareFile(int rank);
 
+/// The file with the weights that one of the ranks keeps, until they are in the
+/// model's file.
+std::string weightsFile(int rank);
+
 /// The file that keeps a tensor of one of the ranks that share the optimizer's
 /// states. Empty: gradients are zero between steps, constants follow from the
 /// program, and what samples need from the parameters.

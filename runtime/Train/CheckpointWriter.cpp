@@ -25,10 +25,11 @@ Snapshot::take(const Model &model, PageMemory &memory, int rank, bool copies) {
   uint64_t bytes = 0;
   for (const TensorView &tensor : model.tensors()) {
     std::string file = checkpoint::fileOf(tensor, model, rank);
-    if (file.empty() || (rank != 0 && file != checkpoint::shareFile(rank)))
+    if (file.empty() || (rank != 0 && file != checkpoint::shareFile(rank) &&
+                         file != checkpoint::weightsFile(rank)))
       continue;
     snapshot->views.push_back(tensor);
-    bytes += paddedBytes(tensor);
+    bytes += tensor.sharded ? 0 : paddedBytes(tensor);
   }
   copies = copies && !model.hostIsCopy();
   if (copies && memory.size() < bytes) {
@@ -36,6 +37,9 @@ Snapshot::take(const Model &model, PageMemory &memory, int rank, bool copies) {
   }
   uint64_t offset = 0;
   for (TensorView &view : snapshot->views) {
+    // It is put together of the ranks' parts, while the checkpoint is saved.
+    if (view.sharded)
+      continue;
     NSA_RETURN_IF_ERROR(model.toHost(view));
     if (!copies)
       continue;

@@ -99,15 +99,22 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
   Status loaded;
   const uint64_t ranksOfGroup = uint64_t(binding.sequenceRanks);
   const uint64_t groups = uint64_t(ranks.size()) / ranksOfGroup;
-  for (uint64_t number = uint64_t(ranks.rank()) / ranksOfGroup;
-       number < batches; number += groups) {
-    if (loaded)
+  // Where each has a part of the weights, ranks run as often as any of them.
+  const bool together = model.hasEntry(training::scatterEntry);
+  const uint64_t end =
+      together ? (batches + groups - 1) / groups * groups : batches;
+  for (uint64_t number = uint64_t(ranks.rank()) / ranksOfGroup; number < end;
+       number += groups) {
+    const bool isPadding = number >= batches;
+    if (loaded && !isPadding)
       loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number),
                          positions, ranks.rank());
     // Ranks that share the sequences wait for this one's chunks.
-    if (!loaded && ranksOfGroup == 1)
+    if (!loaded && ranksOfGroup == 1 && !together)
       break;
     NSA_RETURN_IF_ERROR(model.run(training::evalEntry));
+    if (isPadding)
+      continue;
     const int32_t *targets = binding.targets;
     int64_t count = std::count_if(targets, targets + binding.ownTokens(),
                                   [](int32_t target) { return target >= 0; });

@@ -4,6 +4,7 @@
 #include "lib/Support/Config.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "runtime/CPU/Convert.h"
+#include "runtime/CPU/Memory.h"
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
@@ -481,6 +482,12 @@ std::vector<TensorView> weightsOf(const TensorSet &set) {
     if (tensor.role == TensorRole::Parameter || tensor.frozen)
       found.push_back(tensor);
   return found;
+}
+
+void discardSharded(const TensorSet &set) {
+  for (const TensorView &tensor : set.tensors())
+    if (tensor.sharded)
+      discardPages(tensor.data, tensor.bytes);
 }
 
 uint64_t parameterCount(const TensorSet &set) {

@@ -250,6 +250,10 @@ std::vector<TensorView> tensorsOfRole(const TensorSet &set, TensorRole role);
 /// that are frozen.
 std::vector<TensorView> weightsOf(const TensorSet &set);
 
+/// Gives back the memory of whole weights of which ranks keep parts: what they
+/// hold is lost.
+void discardSharded(const TensorSet &set);
+
 /// Elements of all parameters.
 uint64_t parameterCount(const TensorSet &set);
 

@@ -255,7 +255,8 @@ static Status restoreStates(const SavedStates &saved, const TensorSet &model,
                             int rank) {
   NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges, model.stateRanges(rank));
   for (const TensorView &tensor : model.tensors()) {
-    if (tensor.state.empty())
+    // Weights are taken from the model's file.
+    if (tensor.state.empty() || tensor.state == training::weightState)
       continue;
     Status status;
     if (model.sharingRanks() == 0)

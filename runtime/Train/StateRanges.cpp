@@ -36,7 +36,7 @@ public:
 
 private:
   Status collect();
-  Status add(const artifact::Copy &copy);
+  Status add(const artifact::Slice &whole, const artifact::Slice &part);
   Status checkGroup(const Group &group, bool decay) const;
   void addRanges(const Group &group);
 
@@ -67,11 +67,13 @@ static bool isParameter(const artifact::Tensor &tensor) {
   return tensor.role() == TensorRole::Parameter;
 }
 
-/// Notes a command that puts updated weights of this rank among those of all.
-Status RangeFinder::add(const artifact::Copy &copy) {
+/// Notes a command that puts updated weights of this rank among those of all,
+/// or takes its part of them.
+Status RangeFinder::add(const artifact::Slice &whole,
+                        const artifact::Slice &part) {
   const artifact::Tensor *first = nullptr;
   for (const artifact::Tensor *tensor : *root.tensors()) {
-    if (!isParameter(*tensor) || !liesIn(*tensor->slice(), *copy.out()))
+    if (!isParameter(*tensor) || !liesIn(*tensor->slice(), whole))
       continue;
     if (!first)
       first = tensor;
@@ -80,18 +82,22 @@ Status RangeFinder::add(const artifact::Copy &copy) {
                      tensor->name()->str() + "' have one bucket");
   }
   if (first)
-    groups[first->decay()].pieces.push_back({*copy.out(), *copy.source()});
+    groups[first->decay()].pieces.push_back({whole, part});
   return {};
 }
 
 Status RangeFinder::collect() {
   for (const artifact::Entry *entry : *root.entries()) {
-    if (entry->name()->str() != training::updateEntry)
+    bool scatters = entry->name()->str() == training::scatterEntry;
+    if (!scatters && entry->name()->str() != training::updateEntry)
       continue;
-    for (const artifact::Command *command : *entry->commands())
-      if (const auto *copy = command->action_as_Copy())
-        if (copy->part() == artifact::CopyPart::Out)
-          NSA_RETURN_IF_ERROR(add(*copy));
+    for (const artifact::Command *command : *entry->commands()) {
+      const auto *copy = command->action_as_Copy();
+      if (copy && scatters)
+        NSA_RETURN_IF_ERROR(add(*copy->source(), *copy->out()));
+      else if (copy && copy->part() == artifact::CopyPart::Out)
+        NSA_RETURN_IF_ERROR(add(*copy->out(), *copy->source()));
+    }
   }
   for (const artifact::Tensor *tensor : *root.tensors()) {
     if (!tensor->state())
@@ -99,7 +105,8 @@ Status RangeFinder::collect() {
     std::string state = tensor->state()->str(), name = tensor->name()->str();
     bool decayed = name == state + "." + training::sharedDecayed;
     if (decayed || name == state + "." + training::sharedOthers) {
-      names.insert(state);
+      if (state != training::weightState)
+        names.insert(state);
       groups[decayed].states.push_back(tensor);
       continue;
     }
@@ -131,8 +138,13 @@ Status RangeFinder::checkGroup(const Group &group, bool decay) const {
     end = std::max(end, piece.part.offset() + piece.part.size());
     bytes += piece.part.size();
   }
-  if (group.states.size() != names.size())
-    return unclear("it has " + std::to_string(group.states.size()) + " of " +
+  auto count =
+      size_t(std::count_if(group.states.begin(), group.states.end(),
+                           [&](const artifact::Tensor *state) {
+                             return names.count(state->state()->str()) != 0;
+                           }));
+  if (count != names.size())
+    return unclear("it has " + std::to_string(count) + " of " +
                    std::to_string(names.size()) + " states for the weights " +
                    (decay ? "with" : "without") + " weight decay");
   for (const artifact::Tensor *state : group.states) {

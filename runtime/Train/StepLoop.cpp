@@ -525,6 +525,9 @@ Status StepLoop::dumpState(const StepRecord &record) {
   saver.join();
   for (const TensorView &tensor :
        tensorsOfRole(run.model, TensorRole::Parameter)) {
+    // This rank has a part only.
+    if (tensor.sharded)
+      continue;
     NSA_RETURN_IF_ERROR(run.model.toHost(tensor));
     double squares = 0;
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i) {

@@ -124,6 +124,9 @@ Status Trainer::prepare() {
   NSA_RETURN_IF_ERROR(session.loadInitial());
   if (Status status = session.open(); !status || !session.finishedRun().empty())
     return status;
+  if (context.model.hasEntry(training::scatterEntry))
+    NSA_RETURN_IF_ERROR(context.model.run(training::scatterEntry));
+  discardSharded(context.model);
   context.firstStep = context.state.step;
   NSA_RETURN_IF_ERROR(steps.prepare());
   printHeader();

@@ -13,6 +13,10 @@
 //   eval(tokens, targets)           output `loss`
 //   forward(tokens)                 output `logits` [B, S, V]
 //
+// Where ranks keep a part of the weights each (nsa-compile --shard=parameters),
+// it also has the entry `scatter`, which takes this rank's part of weights that
+// lie on the host: after `init`, and after weights were read.
+//
 // and optionally step(tokens, targets, hyper) = accumulate, then update.
 // A program that generates text (nsa-compile --context N) has instead
 //
@@ -96,6 +100,7 @@ inline constexpr const char initEntry[] = "init";
 inline constexpr const char accumulateEntry[] = "accumulate";
 inline constexpr const char updateEntry[] = "update";
 inline constexpr const char stepEntry[] = "step";
+inline constexpr const char scatterEntry[] = "scatter";
 inline constexpr const char evalEntry[] = "eval";
 inline constexpr const char forwardEntry[] = "forward";
 inline constexpr const char prepareEntry[] = "prepare";
@@ -198,6 +203,9 @@ inline constexpr const char gradientPrefix[] = "grad.";
 /// others another: these take the place of a parameter's name.
 inline constexpr const char sharedDecayed[] = "decayed";
 inline constexpr const char sharedOthers[] = "others";
+/// Where ranks share the weights, too, `weight.decayed` is a rank's part of
+/// those with weight decay.
+inline constexpr const char weightState[] = "weight";
 
 inline std::string gradientName(std::string_view parameter) {
   return gradientPrefix + std::string(parameter);

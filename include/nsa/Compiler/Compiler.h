@@ -105,6 +105,8 @@ struct CompileReport {
   /// commands needs less.
   uint64_t liveBytes = 0;
   uint64_t workspaceBytes = 0;
+  /// Of the host: whole weights of which ranks keep parts.
+  uint64_t hostBytes = 0;
   /// Elements of all parameters.
   uint64_t parameters = 0;
   /// `persistentBytes` by kind.

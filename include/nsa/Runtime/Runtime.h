@@ -90,6 +90,9 @@ struct TensorView {
   /// Whether it is a weight that is not trained: a constant that starts as
   /// weights do, and may come from a checkpoint.
   bool frozen = false;
+  /// Whether ranks keep a part of it each, in another tensor: `data` is where
+  /// the whole is read to and written from, on the host.
+  bool sharded = false;
 
   uint64_t elements() const { return bytes / elementBytes(type); }
   /// The elements as T, which must be what `type` says: it is not checked.
