@@ -103,6 +103,15 @@ void UpdateFuser::refuse(Operation *op, StringRef reason) {
 // What may be fused
 //===----------------------------------------------------------------------===//
 
+/// Whether the operation is a chain of sums, such as those of a table that two
+/// operations read.
+static bool isSum(Operation *op) {
+  auto fused = dyn_cast_if_present<nn::FusedOp>(op);
+  return fused && fused->getNumResults() == 1 &&
+         llvm::all_of(fused.getBody().front().without_terminator(),
+                      llvm::IsaPred<nn::AddOp>);
+}
+
 /// The tensor whose memory a gradient is in, or is summed into.
 StringRef UpdateFuser::getGradientTensor(Value gradient) {
   // A mean over ranks replaces what it is the mean of.
@@ -131,7 +140,7 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
       break;
     op = before;
   }
-  if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op))
+  if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op) && !isSum(op))
     return {};
   for (Value operand : op->getOperands()) {
     auto argument = dyn_cast<BlockArgument>(operand);

@@ -43,6 +43,6 @@ Status nsa::checkRanks(const artifact::Artifact &root, int size) {
   if (root.ranks() == 0 || root.ranks() == uint64_t(size))
     return {};
   return Error{"is compiled for " + std::to_string(root.ranks()) +
-               " ranks, which share the optimizer's state; this is a run of " +
+               " ranks that keep parts of its state; this is a run of " +
                std::to_string(size)};
 }

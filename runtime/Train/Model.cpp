@@ -519,15 +519,36 @@ static std::vector<TensorView> gradientsInOrder(const Model &model) {
   return gradients;
 }
 
-Result<std::string> firstNonFiniteGradient(const Model &model) {
+/// Element `index` of a tensor for the parts of gradients, by the parameter
+/// that it belongs to; empty for other tensors.
+static std::string partName(const std::vector<StateRange> &ranges,
+                            const TensorView &tensor, uint64_t index) {
+  for (const StateRange &range : ranges)
+    if (training::gradientName(range.stateSuffix()) == tensor.name &&
+        index >= range.offset && index < range.offset + range.count)
+      return training::gradientName(range.parameter) + "[" +
+             std::to_string(range.first + index - range.offset) + "]";
+  return "";
+}
+
+Result<std::string> firstNonFiniteGradient(const Model &model, int rank) {
+  NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges, model.stateRanges(rank));
   for (const TensorView &tensor : gradientsInOrder(model)) {
     NSA_RETURN_IF_ERROR(model.toHost(tensor));
-    for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
-      if (!std::isfinite(elementAt(tensor, i))) {
-        std::string place = model.origin(training::accumulateEntry, tensor);
-        return tensor.name + "[" + std::to_string(i) + "]" +
-               (place.empty() ? "" : " (from " + place + ")");
-      }
+    uint64_t count = tensor.elements();
+    // Parts are in the order of the model, from the end of which backward
+    // begins.
+    bool isPart = !partName(ranges, tensor, 0).empty();
+    for (uint64_t n = 0; n < count; ++n) {
+      uint64_t i = isPart ? count - 1 - n : n;
+      if (std::isfinite(elementAt(tensor, i)))
+        continue;
+      if (std::string name = partName(ranges, tensor, i); !name.empty())
+        return name;
+      std::string place = model.origin(training::accumulateEntry, tensor);
+      return tensor.name + "[" + std::to_string(i) + "]" +
+             (place.empty() ? "" : " (from " + place + ")");
+    }
   }
   return std::string();
 }

@@ -260,8 +260,9 @@ uint64_t parameterCount(const TensorSet &set);
 /// The name of the gradient that holds a NaN or an infinity and was computed
 /// before all others that do: the nearest to the source. With the number of the
 /// element and the source location that it comes from; empty if all are
-/// finite. Brings the gradients to the host.
-Result<std::string> firstNonFiniteGradient(const Model &model);
+/// finite. Brings the gradients to the host. Where ranks keep parts of
+/// gradients, this one's is looked at.
+Result<std::string> firstNonFiniteGradient(const Model &model, int rank = 0);
 
 /// The name of the gradient with the largest finite element. Brings the
 /// gradients to the host.

@@ -27,6 +27,10 @@ struct StateRange {
   /// Elements of the parameter, in the order of memory.
   uint64_t first = 0, count = 0;
 
+  /// What the flat tensors of these parameters end with, such as decayed.
+  std::string stateSuffix() const {
+    return tensor.substr(tensor.find('.') + 1);
+  }
   /// The name of the whole state, such as m.w: names of states have no dot.
   std::string stateName() const {
     return tensor.substr(0, tensor.find('.')) + "." + parameter;

@@ -444,15 +444,16 @@ Error StepLoop::endOnData() {
 /// the same gradients again.
 Result<std::string> StepLoop::findFirstNonFinite() {
   std::string first;
-  // Ranks that share the sequences take every pass together.
-  for (int64_t pass = 0;
-       pass < run.plan.passes && (first.empty() || run.plan.ranksOfGroup > 1);
+  // Ranks that share sequences, gradients or weights take every pass together.
+  bool together = run.plan.ranksOfGroup > 1 || run.model.sharingRanks() > 0;
+  for (int64_t pass = 0; pass < run.plan.passes && (first.empty() || together);
        ++pass) {
     samples.load(pass, run.binding);
     NSA_RETURN_IF_ERROR(run.model.run(training::accumulateEntry));
     if (!first.empty())
       continue;
-    NSA_ASSIGN_OR_RETURN(first, firstNonFiniteGradient(run.model));
+    NSA_ASSIGN_OR_RETURN(first,
+                         firstNonFiniteGradient(run.model, run.ranks.rank()));
     if (!first.empty())
       first += " in pass " + std::to_string(pass + 1);
   }

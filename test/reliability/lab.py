@@ -217,19 +217,22 @@ class Lab:
 
     def command(self, folder, *options, settings=None, artefact=None, data=None):
         """nsa-train, for runs below `folder`/runs."""
-        artefact = artefact or self.artefact_of((settings or {}).get("train.context_parallel", 1))
+        settings = dict(settings or {})
+        words = settings.pop("compile", "")
+        if (sharing := settings.get("train.context_parallel", 1)) > 1:
+            words += f" --context-parallel={sharing}"
+        artefact = artefact or self.artefact_of(words)
         return [self.tool("nsa-train"), artefact, "--config", self.config,
                 "--data", data or self.data, "--out-dir", folder / "runs", "--no-progress", "--threads=1",
-                *jobs.assign({**self.settings, **(settings or {})}), *options]
+                *jobs.assign({**self.settings, **settings}), *options]
 
-    def artefact_of(self, sharing):
-        """The program of ranks of which so many share each sequence."""
+    def artefact_of(self, words):
+        """The program, compiled with these options."""
         def make():
-            made = self.scratch / f"model-{sharing}.nsax"
-            self.must("nsa-compile", self.artefact.with_suffix(".mlir"), "-o", made, "--no-forward",
-                      f"--context-parallel={sharing}")
+            made = self.scratch / f"model-{len(self.made)}.nsax"
+            self.must("nsa-compile", self.artefact.with_suffix(".mlir"), "-o", made, "--no-forward", *words.split())
             return made
-        return self.artefact if sharing == 1 else self.once(("artefact", sharing), make)
+        return self.once(("artefact", words), make) if words else self.artefact
 
     def start(self, folder, *options, env=None, **changes):
         return Process(self.command(folder, *options, **changes), folder, env)

@@ -38,10 +38,10 @@ class Ranks:
         ranks = 4 if number % 4 == 3 else 2
         freeze = number % 2 == 1
         victim = rng.randrange(ranks)
-        settings = {**SETTINGS, "train.context_parallel": 1 + number // 4 % 2}
-        what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}"
-        if settings["train.context_parallel"] > 1:
-            what += ", sequences of two"
+        way, more = [("", {}), (", sequences of two", {"train.context_parallel": 2}),
+                     (", with parts of the weights", {"compile": f"--shard=parameters --shard-ranks={ranks}"})][number // 2 % 3]
+        settings = {**SETTINGS, **more}
+        what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}{way}"
         try:
             for attempt in range(10):
                 name = f"run{attempt}"

@@ -372,16 +372,21 @@ static Result<Start> findStart(CommandLine &line, const RunConfig &config,
   return start;
 }
 
+/// What is compiled for some ranks runs on as many.
+static Status checkShardRanks(const CommandLine &line, int64_t ranks) {
+  for (const std::string &option : line.compileOptions)
+    if (option.rfind("shard-ranks=", 0) == 0 &&
+        option.substr(12) != std::to_string(ranks))
+      return Error{"--compile-option " + option +
+                   " is for as many ranks, not " + std::to_string(ranks)};
+  return {};
+}
+
 /// Checks what can be known before anything is compiled.
 static Status checkBefore(const CommandLine &line, const RunConfig &config,
                           const Dataset &data, const Ranks &ranks,
                           std::optional<Tokenizer> &tokenizer) {
-  for (const std::string &option : line.compileOptions)
-    if (option.rfind("shard-ranks=", 0) == 0 &&
-        option.substr(12) != std::to_string(ranks.size()))
-      return Error{"--compile-option " + option +
-                   " is for as many ranks, not " +
-                   std::to_string(ranks.size())};
+  NSA_RETURN_IF_ERROR(checkShardRanks(line, ranks.size()));
   NSA_ASSIGN_OR_RETURN(tokenizer, checkVocabulary(data, config.data.tokenizer,
                                                   config.model.vocabSize));
   return checkWindows(data, config);
@@ -447,6 +452,7 @@ static Result<TrainEnd> runConfig(CommandLine &line, const RunConfig &config,
 static Result<int> printCost(const CommandLine &line) {
   NSA_ASSIGN_OR_RETURN(RunConfig config,
                        loadConfig(line.config, line.overrides()));
+  NSA_RETURN_IF_ERROR(checkShardRanks(line, line.ranks));
   std::vector<Estimate> stages;
   do {
     RunConfig now = withStage(config, stages.size());
