@@ -3,6 +3,7 @@
 #include "runtime/Core/Dump.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
@@ -272,11 +273,21 @@ void Dumper::dumpEntries() {
 // Memory
 //===----------------------------------------------------------------------===//
 
+static bool isHost(const artifact::Segment &segment) {
+  return segment.kind() == artifact::SegmentKind::Host;
+}
+
 void Dumper::dumpRoles() {
   // The optimizer's state, apart from other state.
   std::map<std::pair<TensorRole, bool>, std::pair<uint64_t, uint64_t>> roles;
   for (const artifact::Tensor *tensor : *root.tensors()) {
-    auto &[count, bytes] = roles[{tensor->role(), !tensor->state()}];
+    // Of weights that lie on the host there are parts besides.
+    if (isHost(*root.segments()->Get(tensor->slice()->segment())))
+      continue;
+    bool isWeight = tensor->state() &&
+                    tensor->state()->string_view() == training::weightState;
+    auto &[count, bytes] = isWeight ? roles[{TensorRole::Parameter, true}]
+                                    : roles[{tensor->role(), !tensor->state()}];
     ++count;
     bytes += tensor->slice()->size();
   }
@@ -351,7 +362,7 @@ void Dumper::dumpMemory() {
   line("memory:");
   uint64_t total = 0;
   for (const artifact::Segment *segment : *root.segments()) {
-    total += segment->size();
+    total += isHost(*segment) ? 0 : segment->size();
     line("  " + padRight(segmentName(segment->kind()), 10) +
          padLeft(num(segment->size()), 14) + " bytes");
   }
