@@ -1,10 +1,10 @@
 //===- ArtifactChecks.cpp - the meaning of an artefact --------------------===//
 
 #include "runtime/Core/ArtifactChecks.h"
-#include "runtime/Core/Bindings.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
+#include "runtime/Core/Bindings.h"
 #include "runtime/Core/KernelChecks.h"
 
 #include <algorithm>
