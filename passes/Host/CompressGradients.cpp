@@ -25,6 +25,7 @@ struct CompressGradientsPass
 
 private:
   bool isGradient(rt::CollectiveStartOp start);
+  LogicalResult widenParts(Value memory, Value narrow);
   LogicalResult narrow(rt::CollectiveStartOp start, rt::CollectiveDoneOp done);
 
   std::optional<SymbolTable> symbols;
@@ -41,6 +42,27 @@ bool CompressGradientsPass::isGradient(rt::CollectiveStartOp start) {
     return symbols->lookup<rt::TensorOp>(name.getAttr()).getRole() ==
            rt::TensorRole::Gradient;
   });
+}
+
+/// Widens what a rank takes of gradients that it does not keep.
+LogicalResult CompressGradientsPass::widenParts(Value memory, Value narrow) {
+  for (Operation *user : llvm::make_early_inc_range(memory.getUsers())) {
+    auto take = dyn_cast<rt::SliceShardOp>(user);
+    if (!take)
+      continue;
+    OpBuilder builder(take);
+    auto type = cast<MemRefType>(take.getPart().getType());
+    Value own = rt::BufferOp::create(
+        builder, take.getLoc(),
+        MemRefType::get(type.getShape(), builder.getBF16Type()),
+        rt::SliceAttr(), rt::LiveRangeAttr());
+    rt::SliceShardOp::create(builder, take.getLoc(), narrow, own,
+                             take.getShard());
+    if (failed(kernels->launch(builder, take.getLoc(), own, take.getPart())))
+      return failure();
+    take.erase();
+  }
+  return success();
 }
 
 LogicalResult CompressGradientsPass::narrow(rt::CollectiveStartOp start,
@@ -64,7 +86,9 @@ LogicalResult CompressGradientsPass::narrow(rt::CollectiveStartOp start,
                                 buffer, start.getRanksAttr());
   builder.setInsertionPoint(done);
   rt::CollectiveDoneOp::create(builder, done.getLoc(), buffer);
-  if (failed(kernels->launch(builder, done.getLoc(), buffer, flat)))
+  bool isNamed = !flat.getDefiningOp<rt::BufferOp>();
+  if (isNamed ? failed(kernels->launch(builder, done.getLoc(), buffer, flat))
+              : failed(widenParts(flat, buffer)))
     return failure();
   start.erase();
   done.erase();

@@ -37,9 +37,25 @@ rt.entry @update inputs [] outputs [] {
   rt.collective_done %a : memref<4x4xf32>
 }
 
+// Of what a rank keeps a part of, only the part is widened.
+// CHECK-LABEL: rt.entry @parts
+// CHECK: rt.collective_start reduce_scatter %[[H:.*]] {ranks = 2 : i64} : memref<96xbf16>
+// CHECK-NEXT: rt.collective_done %[[H]]
+// CHECK: rt.slice_shard %[[H]], %[[OWN:.*]] {shard = 0 : i64} : memref<96xbf16>, memref<48xbf16>
+// CHECK-NEXT: rt.launch @convert_n48_bf16_f32 ins(%[[OWN]] : memref<48xbf16>) outs(%c : memref<48xf32>)
+rt.entry @parts inputs [] outputs [] {
+  %c = rt.get @c : memref<48xf32>
+  %whole = rt.buffer : memref<96xf32>
+  rt.fill 1.0, %whole : memref<96xf32>
+  rt.collective_start reduce_scatter %whole {ranks = 2 : i64} : memref<96xf32>
+  rt.collective_done %whole : memref<96xf32>
+  rt.slice_shard %whole, %c {shard = 0 : i64} : memref<96xf32>, memref<48xf32>
+}
+
 // One kernel for each direction and size.
 // CHECK-DAG: tile.kernel private @convert_n48_f32_bf16(%{{.*}}: memref<48xf32>, %{{.*}}: memref<48xbf16>)
 // CHECK-DAG: tile.kernel private @convert_n48_bf16_f32(%{{.*}}: memref<48xbf16>, %{{.*}}: memref<48xf32>)
 // CHECK-DAG: tile.kernel private @convert_n16_f32_bf16(
 // CHECK-DAG: tile.kernel private @convert_n16_bf16_f32(
+// CHECK-DAG: tile.kernel private @convert_n96_f32_bf16(
 // CHECK-NOT: tile.kernel
