@@ -97,6 +97,9 @@ private:
   bool checkTensor(const Tensor &tensor);
   bool checkInit(const Tensor &tensor);
   bool checkKernel(const Kernel &kernel);
+  bool isHost(const Slice &slice) const {
+    return root.segments()->Get(slice.segment())->kind() == SegmentKind::Host;
+  }
   bool checkPlace(const Command &command);
   bool checkEntry(const Entry &entry);
   bool checkIndices(const flatbuffers::Vector<uint32_t> &indices,
@@ -248,6 +251,8 @@ bool Checker::checkTensor(const Tensor &tensor) {
   if (kind != SegmentKind::Persistent && kind != SegmentKind::IO &&
       kind != SegmentKind::Host)
     return fail("a named tensor lies in a persistent, io or host segment");
+  if (kind == SegmentKind::Host && tensor.role() != TensorRole::Parameter)
+    return fail("only parameters lie in a host segment");
   return checkInit(tensor);
 }
 
@@ -498,10 +503,8 @@ bool Checker::checkPlace(const Command &command) {
     return true;
   for (const Slice *slice : slicesOf(root, command)) {
     const auto *copy = command.action_as_Copy();
-    bool isHost =
-        root.segments()->Get(slice->segment())->kind() == SegmentKind::Host;
-    if (isHost && !(copy && slice == copy->source() &&
-                    copy->part() == artifact::CopyPart::Source))
+    if (isHost(*slice) && !(copy && slice == copy->source() &&
+                            copy->part() == artifact::CopyPart::Source))
       return fail("uses memory of the host");
   }
   return true;
@@ -514,6 +517,9 @@ bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
     if (index >= root.tensors()->size())
       return fail(std::string(what) + " is tensor " + num(index) +
                   ", but there are " + num(root.tensors()->size()));
+    if (isHost(*root.tensors()->Get(index)->slice()))
+      return fail(std::string(what) + " is tensor " + num(index) +
+                  ", which lies on the host");
     if (!seen.insert(index).second)
       return fail(std::string(what) + " " +
                   quote(root.tensors()->Get(index)->name()->str()) +

@@ -155,8 +155,10 @@ void ArtifactBuilder::entry(const std::string &name,
 
 std::string ArtifactBuilder::finish() {
   std::vector<flatbuffers::Offset<artifact::Segment>> segments;
-  segments.reserve(4);
-  for (unsigned kind = 0; kind < 4; ++kind)
+  // That of the host where something lies there.
+  unsigned count = sizes[4] ? 5 : 4;
+  segments.reserve(count);
+  for (unsigned kind = 0; kind < count; ++kind)
     segments.push_back(
         artifact::CreateSegment(builder, SegmentKind(kind), sizes[kind]));
   std::vector<flatbuffers::Offset<artifact::Binary>> binaries;

@@ -102,7 +102,7 @@ private:
   Command command(artifact::Action action, flatbuffers::Offset<void> table);
 
   flatbuffers::FlatBufferBuilder builder;
-  uint64_t sizes[4] = {};
+  uint64_t sizes[5] = {};
   uint64_t peak = 0;
   std::vector<Slice> tensorSlices;
   std::vector<uint32_t> kernelArguments;

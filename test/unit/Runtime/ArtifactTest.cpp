@@ -424,6 +424,26 @@ TEST(Artifact, Parts_AreThoseOfItsRanks) {
               "unknown collective 7");
 }
 
+TEST(Artifact, MemoryOfTheHost_IsCopiedInPartsAlone) {
+  using artifact::CopyPart, artifact::SegmentKind;
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.fill(b.place(SegmentKind::Host, 64), 0);
+              }),
+              "uses memory of the host");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.ranks = 2;
+                return b.copy(b.arena(64), b.place(SegmentKind::Host, 128),
+                              CopyPart::Out);
+              }),
+              "uses memory of the host");
+  std::string file = withCommand([](ArtifactBuilder &b) {
+    b.ranks = 2;
+    return b.copy(b.place(SegmentKind::Host, 128), b.arena(64),
+                  CopyPart::Source);
+  });
+  EXPECT_TRUE(open(file).ok());
+}
+
 TEST(Artifact, Chunks_AreThoseOfItsSequences) {
   using artifact::CopyPart;
   expectError(withCommand([](ArtifactBuilder &b) {
