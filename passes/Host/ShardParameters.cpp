@@ -7,7 +7,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallSet.h"
 
 #define DEBUG_TYPE "nsa-shard-parameters"
@@ -51,6 +50,7 @@ private:
   LogicalResult updateParts(rt::EntryOp entry);
   bool isConversion(rt::LaunchOp launch);
   LogicalResult dissolve(rt::LaunchOp launch);
+  void addUse(Key key, Use use);
   LogicalResult noteUse(OpOperand &operand);
   LogicalResult collect(rt::EntryOp entry);
   LogicalResult gather(const Group &group, Operation *before);
@@ -59,12 +59,13 @@ private:
   std::optional<SumKernels> kernels;
   rt::TensorOp part;
   // Of the entry at hand.
-  /// Buffers that hold a cast of something of a bucket, from an element on.
-  DenseMap<Value, std::pair<unsigned, int64_t>> casts;
+  /// Memory that shows something of a bucket or of a cast of it: of which one,
+  /// from which element on.
+  DenseMap<Value, std::pair<unsigned, int64_t>> shown;
   /// In the order of their first uses.
   SmallVector<Group> groups;
   /// The number of the last group of a key, and all uses in order.
-  llvm::MapVector<Key, unsigned> lastGroup;
+  DenseMap<Key, unsigned> lastGroup;
   SmallVector<Key> sequence;
 };
 } // namespace
@@ -173,7 +174,7 @@ LogicalResult ShardParametersPass::dissolve(rt::LaunchOp launch) {
       FailureOr<unsigned> bucket = buckets->find(launch, input);
       if (failed(bucket))
         return failure();
-      casts[output] = {*bucket, buckets->getOffset(input)};
+      shown[output] = {*bucket, buckets->getOffset(input)};
       continue;
     }
     auto flatten = [&](Value memory) -> Value {
@@ -191,54 +192,55 @@ LogicalResult ShardParametersPass::dissolve(rt::LaunchOp launch) {
   return success();
 }
 
-/// Adds a use to the last group of its bucket, or to a new one.
-LogicalResult ShardParametersPass::noteUse(OpOperand &operand) {
-  Value root = rt::getMemoryRoot(operand.get());
-  auto cast = casts.find(root);
-  if (cast == casts.end() && !buckets->contains(root))
-    return success();
-  auto command = llvm::cast<rt::CommandOpInterface>(operand.getOwner());
-  SmallVector<Value> written;
-  command.getWrites(written);
-  if (llvm::is_contained(written, operand.get()))
-    return command->emitOpError("writes weights of which ranks keep parts");
-  std::pair<unsigned, int64_t> place;
-  if (cast != casts.end()) {
-    place = cast->second;
-  } else {
-    FailureOr<unsigned> bucket = buckets->find(command, root);
-    if (failed(bucket))
-      return failure();
-    place = {*bucket, buckets->getOffset(root)};
-  }
-  Type element = llvm::cast<MemRefType>(root.getType()).getElementType();
-  if (place.second * element.getIntOrFloatBitWidth() / 8 %
-          rt::kFlatViewAlignment !=
-      0)
-    return command->emitOpError("reads weights from element ")
-           << place.second << " of a bucket on, which is no multiple of "
-           << rt::kFlatViewAlignment << " bytes of " << element;
-  Key key = {place.first, element};
+/// Adds a use to the last group of its bucket if that is near, else to a new
+/// one.
+void ShardParametersPass::addUse(Key key, Use use) {
   llvm::SmallSet<unsigned, 8> others;
   for (const Key &used : llvm::reverse(sequence)) {
     if (used == key || others.size() > kNear)
       break;
     others.insert(used.first);
   }
-  auto [last, isNew] = lastGroup.insert({key, groups.size()});
-  if (!isNew && others.size() > kNear) {
-    last->second = groups.size();
-    isNew = true;
-  }
-  if (isNew)
-    groups.push_back({key, {}});
-  groups[last->second].uses.push_back({&operand, root, place.second});
   sequence.push_back(key);
+  auto last = lastGroup.find(key);
+  if (last == lastGroup.end() || others.size() > kNear) {
+    lastGroup[key] = groups.size();
+    groups.push_back({key, {use}});
+    return;
+  }
+  groups[last->second].uses.push_back(use);
+}
+
+/// Notes an operand that shows something of a bucket, or of a cast of it.
+LogicalResult ShardParametersPass::noteUse(OpOperand &operand) {
+  Value root = rt::getMemoryRoot(operand.get());
+  auto place = shown.find(root);
+  if (place == shown.end() && !buckets->contains(root))
+    return success();
+  auto command = cast<rt::CommandOpInterface>(operand.getOwner());
+  SmallVector<Value> written;
+  command.getWrites(written);
+  if (llvm::is_contained(written, operand.get()))
+    return command->emitOpError("writes weights of which ranks keep parts");
+  if (place == shown.end()) {
+    FailureOr<unsigned> bucket = buckets->find(command, root);
+    if (failed(bucket))
+      return failure();
+    place = shown.insert({root, {*bucket, buckets->getOffset(root)}}).first;
+  }
+  auto [bucket, offset] = place->second;
+  Type element = cast<MemRefType>(root.getType()).getElementType();
+  int64_t bytes = offset * element.getIntOrFloatBitWidth() / 8;
+  if (bytes % rt::kFlatViewAlignment != 0)
+    return command->emitOpError("reads weights from byte ")
+           << bytes << " of a bucket on, which is no multiple of "
+           << rt::kFlatViewAlignment;
+  addUse({bucket, element}, {&operand, root, offset});
   return success();
 }
 
 LogicalResult ShardParametersPass::collect(rt::EntryOp entry) {
-  casts.clear();
+  shown.clear();
   groups.clear();
   lastGroup.clear();
   sequence.clear();
