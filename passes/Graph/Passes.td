@@ -688,7 +688,8 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
     Instead of `s.p` for each state `s` and each parameter `p` there are
     `s.decayed` and `s.others`, for parameters with weight decay and without. An
     elementwise update of a single tensor is an error. An update that is not
-    elementwise stays as it is: each rank makes it whole. Where there is no other,
+    elementwise stays as it is, and so does one without weight decay of elements that
+    `ranks` does not divide: each rank makes it whole. Where there is no other,
     that is an error.
 
     Example, for two ranks:

@@ -69,6 +69,14 @@ static nn::FlattenOp getFlatGroup(Value value) {
   return value.getDefiningOp<nn::FlattenOp>();
 }
 
+/// Whether an update is of norms and biases that ranks cannot divide: they take
+/// too little memory to pad them.
+static bool isSmall(OptimizerOpInterface update, int64_t ranks) {
+  auto type = cast<RankedTensorType>(update.getWeight().getType());
+  return !update.getDecay() && getFlatGroup(update.getWeight()) &&
+         type.getNumElements() % ranks != 0;
+}
+
 LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
   for (Value operand : update.getTensors())
     if (!getFlatGroup(operand))
@@ -141,7 +149,9 @@ void Sharder::shardNorm(nn::GradientNormOp norm,
   Value all = nn::RootOfMeanOp::create(builder, loc, mean, ranks);
   if (!whole.empty()) {
     auto gradients =
-        llvm::map_to_vector(whole, [](OptimizerOpInterface update) -> Value {
+        llvm::map_to_vector(whole, [&](OptimizerOpInterface update) -> Value {
+          if (nn::FlattenOp group = getFlatGroup(update.getGradient()))
+            group->moveBefore(norm);
           return update.getGradient();
         });
     Value own = nn::GradientNormOp::create(builder, loc, gradients,
@@ -228,16 +238,18 @@ void ShardOptimizerPass::runOnOperation() {
   }
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     SmallVector<OptimizerOpInterface> updates, whole;
-    for (auto update : function.getOps<OptimizerOpInterface>())
-      (update.isElementwise() ? updates : whole).push_back(update);
+    for (auto update : function.getOps<OptimizerOpInterface>()) {
+      if (!update.isElementwise() && !wholeGradients) {
+        update->emitOpError("needs the whole gradient of its weight, but each "
+                            "of ")
+            << int64_t(ranks) << " ranks keeps a part only";
+        return signalPassFailure();
+      }
+      bool isWhole = !update.isElementwise() || isSmall(update, ranks);
+      (isWhole ? whole : updates).push_back(update);
+    }
     if (updates.empty() && whole.empty())
       continue;
-    if (!whole.empty() && !wholeGradients) {
-      whole.front()->emitOpError("needs the whole gradient of its weight, but "
-                                 "each of ")
-          << int64_t(ranks) << " ranks keeps a part only";
-      return signalPassFailure();
-    }
     if (failed(Sharder(function, ranks).run(updates, whole)))
       return signalPassFailure();
     numSharded += updates.size();

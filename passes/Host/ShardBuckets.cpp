@@ -41,9 +41,8 @@ LogicalResult ShardBuckets::collect(uint64_t lastShard) {
 }
 
 bool ShardBuckets::contains(Value memory) const {
-  return llvm::any_of(rt::getTensorNames(memory), [&](FlatSymbolRefAttr name) {
-    return placeOf.contains(name.getAttr());
-  });
+  return llvm::any_of(rt::getTensorNames(memory),
+                      [&](FlatSymbolRefAttr name) { return contains(name); });
 }
 
 FailureOr<unsigned> ShardBuckets::find(Operation *command, Value memory) const {

@@ -39,7 +39,10 @@ public:
   /// Elements of the parts of a rank, by shard.
   const std::map<uint64_t, int64_t> &getParts() const { return parts; }
 
-  /// Whether memory shows something of a bucket.
+  /// Whether a tensor is in a bucket, or memory shows something of one.
+  bool contains(mlir::FlatSymbolRefAttr name) const {
+    return placeOf.contains(name.getAttr());
+  }
   bool contains(mlir::Value memory) const;
   /// The number of the bucket that an operand of `command` shows something of.
   llvm::FailureOr<unsigned> find(mlir::Operation *command,

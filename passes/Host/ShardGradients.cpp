@@ -31,6 +31,7 @@ private:
   LogicalResult checkReduced(rt::EntryOp entry);
   LogicalResult createParts();
   Value getPart(OpBuilder &builder, uint64_t shard);
+  void keepRest(rt::FillOp fill);
   void readParts(rt::EntryOp entry);
   LogicalResult findUses(rt::EntryOp entry,
                          llvm::MapVector<unsigned, Uses> &uses);
@@ -87,6 +88,24 @@ Value ShardGradientsPass::getPart(OpBuilder &builder, uint64_t shard) {
                            tensor.getSymName());
 }
 
+/// Sets the gradients of a fill to zero that ranks keep whole.
+void ShardGradientsPass::keepRest(rt::FillOp fill) {
+  SmallVector<Attribute> rest;
+  int64_t elements = 0;
+  for (FlatSymbolRefAttr name : rt::getTensorNames(fill.getOut()))
+    if (!buckets->contains(name)) {
+      rest.push_back(name);
+      auto tensor = buckets->getSymbols().lookup<rt::TensorOp>(name.getAttr());
+      elements += int64_t(rt::getFlatViewBytes(tensor)) / 4;
+    }
+  if (rest.empty())
+    return;
+  OpBuilder builder(fill);
+  fill.getOutMutable().assign(rt::FlatViewOp::create(
+      builder, fill.getLoc(), MemRefType::get({elements}, builder.getF32Type()),
+      builder.getArrayAttr(rest)));
+}
+
 /// Lets an entry read, set to zero and initialize parts instead of reducing
 /// gradients.
 void ShardGradientsPass::readParts(rt::EntryOp entry) {
@@ -97,16 +116,20 @@ void ShardGradientsPass::readParts(rt::EntryOp entry) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (op.getNumOperands() == 0 || !buckets->contains(op.getOperand(0)))
       continue;
-    if (auto take = dyn_cast<rt::SliceShardOp>(op))
+    if (auto take = dyn_cast<rt::SliceShardOp>(op)) {
       rt::getMemoryRoot(take.getPart())
           .replaceAllUsesWith(getPart(front, take.getShard()));
-    else if (auto fill = dyn_cast<rt::FillOp>(op);
-             fill && fill.getValue().isZero())
+    } else if (auto fill = dyn_cast<rt::FillOp>(op);
+               fill && fill.getValue().isZero()) {
       zeroes = true;
-    else if (isa<rt::InitializeOp>(op))
+      keepRest(fill);
+      if (!buckets->contains(fill.getOut()))
+        continue;
+    } else if (isa<rt::InitializeOp>(op)) {
       initializes = true;
-    else if (!isa<rt::CollectiveStartOp, rt::CollectiveDoneOp>(op))
+    } else if (!isa<rt::CollectiveStartOp, rt::CollectiveDoneOp>(op)) {
       continue;
+    }
     op.erase();
   }
   for (uint64_t shard : llvm::make_first_range(parts)) {
