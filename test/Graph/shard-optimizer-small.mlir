@@ -1,4 +1,5 @@
 // RUN: nsa-opt %s --nsa-optimizer --nsa-fuse --nsa-shard-optimizer=ranks=64 | FileCheck %s
+
 // Norms and biases of which ranks cannot have equal parts are updated by each.
 // CHECK-LABEL: func.func @update(
 // CHECK-DAG: nn.name = "m.decayed"
