@@ -25,8 +25,14 @@ LogicalResult DrawOp::verify() {
       failed(checkShape(*this, "bias", getBias(), {vocab})) ||
       failed(checkShape(*this, "best", getBest(), {batch, 1})) ||
       failed(checkShape(*this, "uniforms", getUniforms(),
-                        {batch, getDim(getUniforms(), 1), 2})) ||
-      failed(checkShape(*this, "positions", getPositions(), {batch})))
+                        {batch, getDim(getUniforms(), 1), kDigits})) ||
+      failed(checkShape(*this, "positions", getPositions(), {batch})) ||
+      failed(checkShape(*this, "inverse", getInverse(), {batch})) ||
+      failed(checkShape(*this, "top_k", getTopK(), {batch})) ||
+      failed(checkShape(*this, "top_p", getTopP(), {batch, kDigits})))
     return failure();
-  return checkShape(*this, "inverse", getInverse(), {2});
+  if (vocab > kMostTokens)
+    return emitOpError("draws one of ")
+           << vocab << " tokens, expected at most " << kMostTokens;
+  return success();
 }

@@ -4,6 +4,7 @@
 #define NSA_DIALECTS_NN_NNSAMPLING_H
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #define GET_OP_CLASSES
 #include "dialects/NN/NNSampling.h.inc"

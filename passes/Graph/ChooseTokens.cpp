@@ -62,16 +62,18 @@ static void chooseTokens(func::FuncOp next, int64_t context) {
   Value end = addState(training::nextEndState, {1}, builder.getI32Type());
   unsigned result = *nn::findResult(next, training::nextLogitsOutput);
   OpOperand &logits = next.front().getTerminator()->getOpOperand(result);
-  Value bias = addState(training::nextBiasState,
-                        {getShape(logits.get()).back()}, builder.getF32Type());
+  Type i32 = builder.getI32Type(), f32 = builder.getF32Type();
+  int64_t batch = getDim(positions, 0), digits = nn::DrawOp::kDigits;
+  Value bias =
+      addState(training::nextBiasState, {getShape(logits.get()).back()}, f32);
   Value uniforms =
-      addState(training::nextUniformsState,
-               {getDim(positions, 0), kKeptTokens, 2}, builder.getF32Type());
-  Value inverse =
-      addState(training::nextInverseState, {2}, builder.getF32Type());
+      addState(training::nextUniformsState, {batch, kKeptTokens, digits}, i32);
+  Value inverse = addState(training::nextInverseState, {batch}, f32);
+  Value topK = addState(training::nextTopKState, {batch}, i32);
+  Value topP = addState(training::nextTopPState, {batch, digits}, i32);
   Value best = nn::ArgmaxOp::create(builder, loc, logits.get(), bias);
   Value token = nn::DrawOp::create(builder, loc, logits.get(), bias, best,
-                                   uniforms, positions, inverse);
+                                   uniforms, positions, inverse, topK, topP);
   auto advance =
       AdvanceOp::create(builder, loc, token, positions, ids, end, context);
   logits.set(token);
@@ -85,6 +87,13 @@ void ChooseTokensPass::runOnOperation() {
   auto decode =
       getOperation().lookupSymbol<func::FuncOp>(training::decodeEntry);
   if (!decode)
+    return;
+  // Of more tokens, a host chooses.
+  int64_t vocab =
+      getShape(decode.front().getTerminator()->getOperand(
+                   *nn::findResult(decode, training::nextLogitsOutput)))
+          .back();
+  if (vocab > nn::DrawOp::kMostTokens)
     return;
   OpBuilder builder(decode->getContext());
   builder.setInsertionPointAfter(decode);

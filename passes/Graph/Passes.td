@@ -332,8 +332,8 @@ def ChooseTokens : Pass<"nsa-choose-tokens", "::mlir::ModuleOp"> {
     its own next run: token and positions are no inputs but states `next.token` and
     `next.positions`, as are the last tokens of each sequence (`next.ids`), the token
     that ends one (`next.end`), a bias of the logits (`next.bias`), the numbers by
-    which tokens are drawn (`next.uniforms`) and 1 / temperature (`next.inverse`).
-    Logits are no result of it.
+    which tokens are drawn (`next.uniforms`), 1 / temperature (`next.inverse`) and
+    what restricts the choice (`next.top_k`, `next.top_p`). Logits are no result of it.
   }];
   let options = [
     Option<"context", "context", "int64_t", "0",

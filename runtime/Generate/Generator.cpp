@@ -14,6 +14,9 @@
 
 using namespace nsa;
 
+/// Of a fraction, as programs read it.
+static constexpr int digits = training::fractionDigits;
+
 //===----------------------------------------------------------------------===//
 // What the program has
 //===----------------------------------------------------------------------===//
@@ -160,27 +163,30 @@ Status Generator::bindNext() {
       {training::nextPositionsState, &next.positions},
       {training::nextIdsState, &next.ids},
       {training::nextEndState, &next.end},
-      {training::nextBiasState, &next.bias},
       {training::nextUniformsState, &next.uniforms},
+      {training::nextTopKState, &next.topK},
+      {training::nextTopPState, &next.topP},
+      {training::nextBiasState, &next.bias},
       {training::nextInverseState, &next.inverse}};
   for (auto &[name, view] : views) {
     NSA_ASSIGN_OR_RETURN(*view, model->tensor(name));
   }
   uint64_t batch = uint64_t(rows), vocab = uint64_t(tokens);
-  bool isShaped = next.token.elements() == batch &&
-                  next.positions.elements() == batch &&
-                  next.ids.shape.size() == 2 && next.ids.shape[0] == batch &&
-                  next.ids.shape[1] > 0 && next.end.elements() == 1 &&
-                  next.bias.elements() == vocab &&
-                  next.uniforms.elements() == 2 * next.ids.elements() &&
-                  next.inverse.elements() == 2;
+  bool isShaped =
+      next.token.elements() == batch && next.positions.elements() == batch &&
+      next.ids.shape.size() == 2 && next.ids.shape[0] == batch &&
+      next.ids.shape[1] > 0 && next.end.elements() == 1 &&
+      next.bias.elements() == vocab &&
+      next.uniforms.elements() == digits * next.ids.elements() &&
+      next.inverse.elements() == batch && next.topK.elements() == batch &&
+      next.topP.elements() == digits * batch;
   for (size_t i = 0; i < std::size(views); ++i)
     isShaped &=
-        views[i].second->type == (i < 4 ? DataType::I32 : DataType::F32);
+        views[i].second->type == (i < 7 ? DataType::I32 : DataType::F32);
   if (!isShaped)
     return Error{model->artifact().name() + ": entry " +
                  quote(training::nextEntry) + " has other tensors"};
-  return setChoice({/*temperature=*/0}, {}, -1);
+  return setChoice({}, {}, -1);
 }
 
 Result<Generator> Generator::create(Program &program) {
@@ -506,54 +512,43 @@ Status Generator::append(const std::vector<int32_t> &ids) {
 // Tokens that the program chooses
 //===----------------------------------------------------------------------===//
 
-int64_t Generator::stepsAhead(const SamplingOptions &options) const {
-  // Of other temperatures, f32 has no inverse that is exact enough.
-  constexpr double least = 1e-6, most = 1e6;
-  bool chooses = options.topK == 0 && options.topP == 1 &&
-                 (options.temperature == 0 || (options.temperature >= least &&
-                                               options.temperature <= most));
+int64_t Generator::stepsAhead() const {
   // What each step selected, the host takes.
-  chooses = chooses && stepSelection.empty();
-  return nextEntry && chooses ? int64_t(next.ids.shape[1]) : 0;
+  return nextEntry && stepSelection.empty() ? int64_t(next.ids.shape[1]) : 0;
 }
 
-/// Two numbers whose sum is nearly `number`.
-static void split(double number, float *parts) {
-  parts[0] = float(number);
-  parts[1] = float(number - double(parts[0]));
-}
-
-Status Generator::setChoice(const SamplingOptions &options,
+Status Generator::setChoice(const std::vector<SamplingOptions> &options,
                             const std::vector<int32_t> &excluded, int64_t end) {
   std::fill_n(next.bias.as<float>(), tokens, 0.0f);
   for (int32_t id : excluded)
     next.bias.as<float>()[id] = -std::numeric_limits<float>::infinity();
   *next.end.as<int32_t>() = int32_t(end);
-  draws = options.temperature > 0;
-  split(draws ? 1 / options.temperature : 0, next.inverse.as<float>());
-  for (const TensorView &state : {next.bias, next.end, next.inverse})
+  draws = false;
+  std::fill_n(next.inverse.as<float>(), rows, 0.0f);
+  for (size_t row = 0; row < options.size(); ++row) {
+    DrawParameters own(options[row]);
+    draws |= own.inverse > 0;
+    next.inverse.as<float>()[row] = own.inverse;
+    next.topK.as<int32_t>()[row] = int32_t(std::min(own.topK, tokens));
+    splitFraction(own.topP, next.topP.as<int32_t>() + digits * int64_t(row));
+  }
+  for (const TensorView &state :
+       {next.bias, next.end, next.inverse, next.topK, next.topP})
     NSA_RETURN_IF_ERROR(model->toDevice(state));
   return {};
 }
 
 /// What the steps have chosen for a sequence: all of it but the last token is
 /// appended.
-Status Generator::takeChosen(int64_t row, int64_t steps,
-                             std::vector<int32_t> &chosen) {
+std::vector<int32_t> Generator::takeChosen(int64_t row, int64_t steps) {
   int64_t &length = lengths[size_t(row)], kept = int64_t(next.ids.shape[1]);
-  constexpr int32_t undecided = -2;
+  std::vector<int32_t> chosen;
   for (;; ++length) {
     int32_t id = next.ids.as<int32_t>()[row * kept + length % kept];
-    if (id == undecided) {
-      --length;
-      return {};
-    }
-    if (id < 0)
-      return notFinite(row);
     chosen.push_back(id);
-    if (int64_t(chosen.size()) == steps || id == *next.end.as<int32_t>() ||
-        length == limit)
-      return {};
+    if (int64_t(chosen.size()) == steps || id < 0 ||
+        id == *next.end.as<int32_t>() || length == limit)
+      return chosen;
   }
 }
 
@@ -567,9 +562,10 @@ Status Generator::appendChosen(const std::vector<int32_t> &ids, int64_t steps,
   NSA_RETURN_IF_ERROR(placeTokens(ids, next.token, next.positions));
   for (int64_t row = 0; draws && row < int64_t(ids.size()); ++row)
     for (int64_t step = 0; step < steps; ++step)
-      split(uniforms[size_t(row * steps + step)],
-            next.uniforms.as<float>() +
-                2 * (row * kept + (lengths[size_t(row)] + step) % kept));
+      splitFraction(
+          toFraction(uniforms[size_t(row * steps + step)]),
+          next.uniforms.as<int32_t>() +
+              digits * (row * kept + (lengths[size_t(row)] + step) % kept));
   NSA_RETURN_IF_ERROR(model->toDevice(next.token));
   NSA_RETURN_IF_ERROR(model->toDevice(next.positions));
   if (draws)
@@ -581,6 +577,6 @@ Status Generator::appendChosen(const std::vector<int32_t> &ids, int64_t steps,
   chosen.assign(size_t(rows), {});
   for (size_t row = 0; row < ids.size(); ++row)
     if (ids[row] >= 0)
-      NSA_RETURN_IF_ERROR(takeChosen(int64_t(row), steps, chosen[row]));
+      chosen[row] = takeChosen(int64_t(row), steps);
   return {};
 }

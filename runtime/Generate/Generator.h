@@ -74,18 +74,17 @@ public:
   /// Whether all logits were, since the sequence was cleared.
   bool isClean(int64_t sequence) const { return !unclean[size_t(sequence)]; }
 
-  /// Steps for which the program may choose tokens itself; 0 if it does not
-  /// with these options.
-  int64_t stepsAhead(const SamplingOptions &options) const;
-  /// For `appendChosen`: how tokens are chosen, which never are, and the one
-  /// that ends a sequence, or -1.
-  Status setChoice(const SamplingOptions &options,
+  /// Steps for which the program may choose tokens itself; 0 if it does not.
+  int64_t stepsAhead() const;
+  /// For `appendChosen`: how tokens of each sequence are chosen, which never
+  /// are, and the one that ends a sequence, or -1.
+  Status setChoice(const std::vector<SamplingOptions> &options,
                    const std::vector<int32_t> &excluded, int64_t end);
   /// Appends a token to each sequence, as `append` does, and `steps` - 1 times
   /// the next one, which the program chooses, with a temperature by
   /// `uniforms` [sequences, steps]. `chosen` has the token after each step,
-  /// fewer where a sequence ended or where it takes logits to choose one. The
-  /// last of a sequence's tokens is not appended. There are no logits
+  /// fewer where a sequence ended, and -1 last where logits are not finite.
+  /// The last of a sequence's tokens is not appended. There are no logits
   /// afterwards.
   Status appendChosen(const std::vector<int32_t> &ids, int64_t steps,
                       const std::vector<double> &uniforms,
@@ -123,7 +122,7 @@ private:
   Status clean(int64_t sequence);
   Status placeTokens(const std::vector<int32_t> &ids, const TensorView &token,
                      const TensorView &positions);
-  Status takeChosen(int64_t row, int64_t steps, std::vector<int32_t> &chosen);
+  std::vector<int32_t> takeChosen(int64_t row, int64_t steps);
 
   Program *model;
   const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr,
@@ -138,7 +137,7 @@ private:
   PagePool pool;
   /// What the entry `next` goes on with.
   struct {
-    TensorView token, positions, ids, end, bias, uniforms, inverse;
+    TensorView token, positions, ids, end, bias, uniforms, inverse, topK, topP;
   } next;
   bool draws = false;
   int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;

@@ -68,38 +68,81 @@ std::vector<TokenLogprob> nsa::findLogprobs(const float *logits, int64_t vocab,
   return found;
 }
 
+//===----------------------------------------------------------------------===//
+// Drawing
+//===----------------------------------------------------------------------===//
+
+DrawParameters::DrawParameters(const SamplingOptions &options)
+    : inverse(options.temperature > 0
+                  ? float(std::clamp(1 / options.temperature,
+                                     double(std::numeric_limits<float>::min()),
+                                     double(std::numeric_limits<float>::max())))
+                  : 0),
+      topK(options.topK),
+      topP(std::max<uint64_t>(toFraction(options.topP), 1)) {}
+
+/// exp((logit - largest) * inverse), by the operations of nn.draw
+/// (passes/Kernels/NN/Draw.cpp), each of which is rounded.
+static uint64_t weigh(float logit, float largest, float inverse) {
+  float power = (logit - largest) * inverse;
+  bool counts = power > -25.0f;
+  power = counts ? power : 0.0f;
+  constexpr double log2e = 1.44269504088896341, ln2 = 0.69314718055994531,
+                   part = 11357.0 / 16384;
+  auto n = int32_t(0.5f - power * float(log2e));
+  float r = power + float(n) * float(part);
+  r = r + float(n) * float(ln2 - part);
+  constexpr float factors[] = {float(1.0 / 720),
+                               float(1.0 / 120),
+                               float(1.0 / 24),
+                               float(1.0 / 6),
+                               0.5f,
+                               1.0f,
+                               1.0f};
+  float y = float(1.0 / 5040);
+  for (float factor : factors)
+    y = y * r + factor;
+  // 2 ** (bits - n)
+  uint32_t bits = uint32_t(127 + kFractionBits - n) << 23;
+  float scale = 0;
+  std::memcpy(&scale, &bits, sizeof scale);
+  return counts ? uint64_t(int64_t(y * scale)) : 0;
+}
+
+/// A part of a sum, rounded down.
+static uint64_t takeFraction(uint64_t sum, uint64_t fraction) {
+  return uint64_t((static_cast<unsigned __int128>(sum) * fraction) >>
+                  kFractionBits);
+}
+
 TokenSampler::TokenSampler(const SamplingOptions &options, int64_t vocab,
                            std::vector<int32_t> excluded)
-    : options(options), vocab(vocab), excluded(std::move(excluded)),
+    : parameters(options), vocab(vocab), excluded(std::move(excluded)),
       weights(size_t(vocab)) {
   ranked.reserve(size_t(vocab));
 }
 
-/// The probability of a token, by what it has less than the most likely one.
-double TokenSampler::weigh(int32_t token, const float *logits, float largest) {
-  double exponent = double(logits[token]) - double(largest);
-  return weights[size_t(token)] = std::exp(exponent / options.temperature);
-}
-
-/// With top-k, top-p or both. Few tokens have nearly all of the probability, so
-/// that no more are ranked than top-p turns out to need.
-int32_t TokenSampler::chooseRanked(const float *logits, float largest,
-                                   double uniform) {
+/// Leaves the weights of tokens that top-k, then top-p leaves. Few tokens have
+/// nearly all of the probability, so that no more are ranked than top-p turns
+/// out to need.
+void TokenSampler::restrict(const float *logits) {
   ranked.clear();
   for (int64_t token = 0; token < vocab; ++token)
     if (logits[token] > -std::numeric_limits<float>::infinity())
       ranked.push_back(int32_t(token));
   size_t all = ranked.size(), kept = all, known = 0;
-  auto weight = [&](size_t i) { return weights[size_t(ranked[i])]; };
-  if (options.topK > 0) {
-    kept = known = std::min(all, size_t(options.topK));
+  auto weight = [&](size_t i) -> uint64_t & {
+    return weights[size_t(ranked[i])];
+  };
+  if (parameters.topK > 0) {
+    kept = known = std::min(all, size_t(parameters.topK));
     rank(ranked, logits, known);
   }
-  double sum = 0;
-  for (size_t i = 0; i < kept; ++i)
-    sum += weigh(ranked[i], logits, largest);
-  if (options.topP < 1) {
-    double wanted = options.topP * sum;
+  if (parameters.topP < toFraction(1)) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < kept; ++i)
+      sum += weight(i);
+    uint64_t wanted = takeFraction(sum, parameters.topP);
     size_t most = kept;
     sum = 0;
     for (kept = 0; kept < most && sum < wanted; ++kept) {
@@ -109,13 +152,8 @@ int32_t TokenSampler::chooseRanked(const float *logits, float largest,
       sum += weight(kept);
     }
   }
-  double target = uniform * sum;
-  for (size_t i = 0; i < kept; ++i) {
-    target -= weight(i);
-    if (target < 0)
-      return ranked[i];
-  }
-  return ranked[kept - 1];
+  for (size_t i = kept; i < all; ++i)
+    weight(i) = 0;
 }
 
 int32_t TokenSampler::choose(const float *logits, double uniform) {
@@ -126,24 +164,19 @@ int32_t TokenSampler::choose(const float *logits, double uniform) {
     logits = allowed.data();
   }
   int32_t best = findMostLikely(logits, vocab);
-  if (options.temperature == 0)
+  if (parameters.inverse == 0)
     return best;
-  if (options.topK > 0 || options.topP < 1)
-    return chooseRanked(logits, logits[best], uniform);
-  double total = 0;
   for (int64_t token = 0; token < vocab; ++token)
-    total += weigh(int32_t(token), logits, logits[best]);
-  double target = uniform * total;
-  int32_t last = best;
-  for (int64_t token = 0; token < vocab; ++token) {
-    if (weights[size_t(token)] == 0)
-      continue;
-    last = int32_t(token);
-    target -= weights[size_t(token)];
-    if (target < 0)
-      break;
-  }
-  return last;
+    weights[size_t(token)] =
+        weigh(logits[token], logits[best], parameters.inverse);
+  if (parameters.topK > 0 || parameters.topP < toFraction(1))
+    restrict(logits);
+  uint64_t sum = std::accumulate(weights.begin(), weights.end(), uint64_t(0));
+  uint64_t target = takeFraction(sum, toFraction(uniform));
+  int32_t token = 0;
+  for (sum = weights[0]; sum <= target; sum += weights[size_t(token)])
+    ++token;
+  return token;
 }
 
 Result<SamplingThreads> SamplingThreads::create(int64_t sequences,

@@ -8,12 +8,14 @@
 // CHECK-SAME: %[[IDS:[^:]*]]: tensor<2x32xi32> {{{.*}}nn.name = "next.ids"
 // CHECK-SAME: %[[END:[^:]*]]: tensor<1xi32> {{{.*}}nn.name = "next.end"
 // CHECK-SAME: %[[BIAS:[^:]*]]: tensor<8xf32> {{{.*}}nn.name = "next.bias"
-// CHECK-SAME: %[[UNIFORMS:[^:]*]]: tensor<2x32x2xf32> {{{.*}}nn.name = "next.uniforms"
+// CHECK-SAME: %[[UNIFORMS:[^:]*]]: tensor<2x32x3xi32> {{{.*}}nn.name = "next.uniforms"
 // CHECK-SAME: %[[INVERSE:[^:]*]]: tensor<2xf32> {{{.*}}nn.name = "next.inverse"
+// CHECK-SAME: %[[TOPK:[^:]*]]: tensor<2xi32> {{{.*}}nn.name = "next.top_k"
+// CHECK-SAME: %[[TOPP:[^:]*]]: tensor<2x3xi32> {{{.*}}nn.name = "next.top_p"
 // CHECK-SAME: (tensor<2x1xi32> {nn.alias = "next.token"}, tensor<2xi32> {nn.alias = "next.positions"}, tensor<2x32xi32> {nn.alias = "next.ids"})
 // CHECK: %[[X:.*]] = nn.embedding
 // CHECK: %[[BEST:.*]] = nn.argmax %[[X]], %[[BIAS]]
-// CHECK: %[[TOKEN:.*]] = nn.draw %[[X]], %[[BIAS]], %[[BEST]], %[[UNIFORMS]], %[[AT]], %[[INVERSE]]
+// CHECK: %[[TOKEN:.*]] = nn.draw %[[X]], %[[BIAS]], %[[BEST]], %[[UNIFORMS]], %[[AT]], %[[INVERSE]], %[[TOPK]], %[[TOPP]]
 // CHECK: %[[NEXT:.*]], %[[KEPT:.*]] = nsa.advance %[[TOKEN]], %[[AT]], %[[IDS]], %[[END]] {context = 256 : i64}
 // CHECK: return %[[TOKEN]], %[[NEXT]], %[[KEPT]]
 func.func @decode(%token: tensor<2x1xi32> {nn.name = "token", nn.role = "input"},

@@ -75,7 +75,8 @@ OPERATIONS = [
     ("nn.argmax", [X, "tensor<32xf32>"], {}, ["tensor<2x8xi32>"]),
     (
         "nn.draw",
-        ["tensor<2x1x32xf32>", "tensor<32xf32>", "tensor<2x1xi32>", "tensor<2x8x2xf32>", "tensor<2xi32>", "tensor<2xf32>"],
+        ["tensor<2x1x32xf32>", "tensor<32xf32>", "tensor<2x1xi32>", "tensor<2x8x3xi32>", "tensor<2xi32>", "tensor<2xf32>",
+         "tensor<2xi32>", "tensor<2x3xi32>"],
         {},
         ["tensor<2x1xi32>"],
     ),

@@ -454,16 +454,19 @@ def _(b):
 
 @sample("nn.draw")
 def _(b):
-    batch, vocab, kept = b.between(1, 3), b.pick([1, 17, 300, 5000]), b.pick([1, 8])
-    logits = b.normal(batch, 1, vocab, scale=b.pick([0.01, 3]))
+    batch, vocab, kept = b.pick([1, 2, 3, 20]), b.pick([1, 17, 300, 5000]), b.pick([1, 8])
+    grain = b.pick([2.0**-20, 0.25])
+    logits = b.argument(np.rint(b.rng.standard_normal((batch, 1, vocab)) * b.pick([0.01, 3]) / grain) * grain)
     bias = b.argument(np.where(b.rng.random(vocab) < b.pick([0, 0.4]), -64.0, 0.0), "f32")
     best = np.where(b.chance(0.1), -1, np.argmax(logits.array[:, 0] + bias.array, axis=-1))[:, None]
 
-    def pair(x):
-        return b.argument(np.stack([np.float32(x), x - np.float32(x)], axis=-1), "f32")
+    def fractions(x):
+        return b.argument((np.int64(x * 2.0**36)[..., None] >> np.array([24, 12, 0])) & np.array([-1, 4095, 4095]))
 
-    b.op("nn.draw", logits=logits, bias=bias, best=b.argument(best), uniforms=pair(b.rng.random((batch, kept))),
-         positions=b.argument(b.rng.integers(-1, 20, batch)), inverse=pair(np.float64(b.pick([0, 1, 1 / 0.7, 1 / 3, 50]))))
+    b.op("nn.draw", logits=logits, bias=bias, best=b.argument(best), uniforms=fractions(b.rng.random((batch, kept))),
+         positions=b.argument(b.rng.integers(-1, 20, batch)), inverse=b.argument(b.rng.choice([0, 1, 1 / 0.7, 1 / 3, 50], batch), "f32"),
+         top_k=b.argument(b.rng.choice([0, 1, 5, 40, vocab + 1], batch)),
+         top_p=fractions(b.rng.choice([1, 0.9, 0.5, 1e-9, 1 - 2.0**-36], batch)))
 
 
 @sample("nn.cross_entropy")

@@ -316,18 +316,45 @@ def argmax(c, logits, bias):
     return np.argmax(logits + bias, axis=-1)
 
 
+def weights_of(x, largest, inverse):
+    """exp((x - largest) * inverse) in 36 binary digits, by operations of f32."""
+    f32 = np.float32
+    power = (x - largest) * inverse
+    counts = power > -25
+    power = np.where(counts, power, f32(0))
+    n = (f32(0.5) - power * f32(1.44269504088896341)).astype(np.int32)
+    rest = power + n.astype(f32) * f32(11357 / 16384)
+    rest += n.astype(f32) * f32(0.69314718055994531 - 11357 / 16384)
+    y = np.full_like(rest, 1 / 5040)
+    for divisor in 720, 120, 24, 6, 2, 1, 1:
+        y = y * rest + f32(1 / divisor)
+    return np.where(counts, np.ldexp(y.astype(np.float64), 36 - n), 0).astype(np.int64)
+
+
 @rule("nn.draw")
-def draw(c, logits, bias, best, uniforms, positions, inverse):
-    """As the host draws, a token at a time."""
+def draw(c, logits, bias, best, uniforms, positions, inverse, top_k, top_p):
+    """As the host draws, of ranked tokens, in integers."""
     drawn = best.copy()
     for b, (top,) in enumerate(best):
-        if top < 0 or inverse[0] == 0:
+        if top < 0 or inverse[b] == 0:
             continue
-        x = logits[b, 0] + bias
-        weights = np.exp((x - x[top]) * inverse.sum())
-        target = uniforms[b, (positions[b] + 1) % uniforms.shape[1]].sum() * np.cumsum(weights)[-1]
-        left = np.subtract.accumulate([target, *weights])[1:]
-        drawn[b] = np.argmax(left < 0) if left[-1] < 0 else np.flatnonzero(weights)[-1]
+        x = logits[b, 0].astype(np.float32) + bias.astype(np.float32)
+        weights = [int(w) for w in weights_of(x, x[top], np.float32(inverse[b]))]
+        parts = [sum(int(digit) << (24 - 12 * i) for i, digit in enumerate(row))
+                 for row in (top_p[b], uniforms[b, (positions[b] + 1) % uniforms.shape[1]])]
+        left = sorted(np.flatnonzero(x > -np.inf), key=lambda v: (-x[v], v))[:top_k[b] or len(x)]
+        wanted, have, kept = (sum(weights[v] for v in left) * parts[0]) >> 36, 0, []
+        for v in left:
+            if have >= wanted:
+                break
+            kept.append(v)
+            have += weights[v]
+        target, have = (have * parts[1]) >> 36, 0
+        for v in sorted(kept):
+            have += weights[v]
+            if have > target:
+                drawn[b] = v
+                break
     return drawn
 
 

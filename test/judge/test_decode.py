@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from executors import CPU, SEED, TARGET, Emulator, nsa
+from nn_rules import draw
 
 CONFIG = """
 model: {{dim: 32, n_layers: {layers}, n_heads: {heads}, n_kv_groups: {groups}, d_k: 16, d_v: 16, {model}}}
@@ -137,25 +138,25 @@ def test_parts_of_a_prompt_on_a_gpu_go_on_as_decode(name, execute, pages):
 
 
 @pytest.mark.parametrize("execute, name, steps", [(CPU(threads=1), "nsa", LENGTH), (HOPPER, "nsa", 12), (AMPERE, "window", 8)])
-@pytest.mark.parametrize("inverse", [0, 1.25])
-def test_next_chooses_as_host_until_end(execute, name, steps, inverse):
+@pytest.mark.parametrize("inverse, top_k, top_p", [(0, [0, 0], [1, 1]), (1.25, [0, 20], [0.5, 1])])
+def test_next_chooses_as_host_until_end(execute, name, steps, inverse, top_k, top_p):
     """One sequence goes on to the end of the context, the other one up to a token that ends it; one token is excluded."""
     decoding, module = (Pair(name, execute, layers=1).cached for _ in range(2))
     ids = np.zeros((2, steps), np.int32)
-    uniforms = np.random.default_rng(SEED).random((2, 32)).astype(np.float32)
+    uniforms = np.random.default_rng(SEED).integers(0, 4096, (2, 32, 3)).astype(np.int32)
+    how = {"inverse": np.full(2, inverse, np.float32), "top_k": np.array(top_k, np.int32),
+           "top_p": np.array([[part * 4096, 0, 0] for part in top_p], np.int32), "uniforms": uniforms}
     bias = np.where(np.arange(256) == 7, -np.inf, 0).astype(np.float32)
     begin = LENGTH - steps
     ids[:, 0] = 3, 5
     for at in range(steps - 1):
         inputs = {"token": ids[:, at:at + 1], "positions": np.full(2, begin + at, np.int32)}
-        logits = np.float64(decoding.run("decode", inputs)["next_logits"][:, 0] + bias)
-        ids[:, at + 1] = logits.argmax(-1)
-        if inverse:
-            sums = np.exp((logits - logits.max(-1, keepdims=True)) * inverse).cumsum(-1)
-            ids[:, at + 1] = (sums > uniforms[:, (begin + at + 1) % 32, None] * sums[:, -1:]).argmax(-1)
+        logits = decoding.run("decode", inputs)["next_logits"]
+        best = (logits[:, 0] + bias).argmax(-1)[:, None]
+        ids[:, at + 1] = draw(None, logits, bias, best, positions=inputs["positions"], **how)[:, 0]
     end = next(token for token in ids[1, 1:] if token not in ids[0, 1:])
     states = {"token": ids[:, :1], "positions": np.full(2, begin, np.int32), "end": np.array([end], np.int32), "bias": bias,
-              "uniforms": np.stack([uniforms, np.zeros_like(uniforms)], -1), "inverse": np.array([inverse, 0], np.float32)}
+              **how}
     for state, value in states.items():
         module.write(f"next.{state}", value)
     found = [list(ids[:, 0])]

@@ -360,11 +360,10 @@ static bool goesOn(const Tokens &ids) {
                      [](int32_t id) { return id >= 0; });
 }
 
-/// Takes `steps` tokens that the program chooses, and draws those that it
-/// leaves to the host.
+/// Takes `steps` tokens that the program chooses.
 static Status addChosen(Job &job, const GenerateOptions &options,
-                        Drawing &drawing, std::vector<Continuation> &all,
-                        Tokens &ids, int64_t steps) {
+                        std::vector<Continuation> &all, Tokens &ids,
+                        int64_t steps) {
   std::vector<double> uniforms;
   for (const Continuation &own : all) {
     PhiloxStream random = own.random;
@@ -373,27 +372,15 @@ static Status addChosen(Job &job, const GenerateOptions &options,
   }
   std::vector<Tokens> chosen;
   NSA_RETURN_IF_ERROR(job.generator.appendChosen(ids, steps, uniforms, chosen));
-  Tokens left(ids.size(), -1);
-  for (size_t row = 0; row < all.size(); ++row) {
-    if (ids[row] < 0)
-      continue;
+  for (size_t row = 0; row < all.size(); ++row)
     for (int32_t id : chosen[row]) {
+      if (id < 0)
+        return job.generator.notFinite(int64_t(row));
       all[row].random.next();
       ids[row] = addToken(job, options, all[row], id) ? id : -1;
       if (ids[row] < 0)
         break;
     }
-    if (int64_t(chosen[row].size()) < steps)
-      left[row] = ids[row];
-  }
-  if (!goesOn(left))
-    return {};
-  NSA_RETURN_IF_ERROR(job.generator.append(left));
-  Tokens drawn = left;
-  addDrawn(job, options, drawing, all, drawn);
-  for (size_t row = 0; row < all.size(); ++row)
-    if (left[row] >= 0)
-      ids[row] = drawn[row];
   return {};
 }
 
@@ -401,10 +388,11 @@ static Status addChosen(Job &job, const GenerateOptions &options,
 static Status addAll(Job &job, const GenerateOptions &options,
                      std::vector<Continuation> &all) {
   NSA_ASSIGN_OR_RETURN(Drawing drawing, Drawing::create(job, options.sampling));
-  int64_t most = job.generator.stepsAhead(options.sampling);
+  int64_t most = job.generator.stepsAhead();
   if (most)
-    NSA_RETURN_IF_ERROR(
-        job.generator.setChoice(options.sampling, job.silent, job.end));
+    NSA_RETURN_IF_ERROR(job.generator.setChoice(
+        std::vector<SamplingOptions>(all.size(), options.sampling), job.silent,
+        job.end));
   Tokens ids(all.size());
   addDrawn(job, options, drawing, all, ids);
   // The program goes on alone for as many steps as take little time.
@@ -421,7 +409,7 @@ static Status addAll(Job &job, const GenerateOptions &options,
         left = std::max(left, options.tokens - all[row].tokens);
     auto start = std::chrono::steady_clock::now();
     NSA_RETURN_IF_ERROR(
-        addChosen(job, options, drawing, all, ids, std::min(ahead, left)));
+        addChosen(job, options, all, ids, std::min(ahead, left)));
     if (2 * secondsSince(start) < mostSeconds)
       ahead = std::min(2 * ahead, most);
   }

@@ -61,9 +61,9 @@
 // next.ids [B, R] has the tokens of a sequence at their positions modulo R; one
 // ends, at position -1, with the token next.end [1], with the context, and with
 // logits that are not finite, after which the token is -1. next.bias [V] is
-// added to logits. The token is the most likely one if next.inverse [2] is 0;
-// of 1 / temperature, as a sum, it is drawn by the sum of next.uniforms [B, R,
-// 2] at its position modulo R (nn.draw), and -2 where a host has to decide.
+// added to logits. The token is the most likely one if next.inverse [B] is 0;
+// of 1 / temperature it is drawn by next.uniforms [B, R, 3] at its position
+// modulo R, of those that next.top_k [B] and next.top_p [B, 3] leave (nn.draw).
 //
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
 // scalars. That of eval is the mean over the targets that are not negative.
@@ -179,6 +179,10 @@ inline constexpr const char nextEndState[] = "next.end";
 inline constexpr const char nextBiasState[] = "next.bias";
 inline constexpr const char nextUniformsState[] = "next.uniforms";
 inline constexpr const char nextInverseState[] = "next.inverse";
+inline constexpr const char nextTopKState[] = "next.top_k";
+inline constexpr const char nextTopPState[] = "next.top_p";
+/// Fractions are digits of so many bits, the first one highest.
+inline constexpr int fractionDigits = 3, fractionDigitBits = 12;
 
 /// Whether a state is one of caches and what is prepared: it follows from
 /// parameters and tokens, and is no part of what training goes on with.

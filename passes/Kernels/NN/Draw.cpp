@@ -1,208 +1,360 @@
 //===- Draw.cpp - a token by its probability ------------------------------===//
 //
-// Probabilities, without a common factor, are fixed-point numbers in chunks of
-// some bits: their sums are exact in any order, so that prefixes of a row may
-// be summed tile by tile. Pairs of f32 have twice the bits of one.
+// Probabilities, without a common factor, are fixed-point numbers: their sums
+// are exact in any order. The last token that top-k or top-p leaves has the
+// largest logit with so many tokens, or so much probability, at and above it:
+// of the bits of that, in the order of floats, each launch finds some by what
+// tiles have above 16 candidates. Of tokens with equal logits the first ones
+// are left, by how many there are.
 //
 //===----------------------------------------------------------------------===//
 
-#include "dialects/NN/NNSampling.h"
+#include "passes/Kernels/NN/DrawNumbers.h"
 #include "passes/Kernels/NN/NNToTile.h"
+
+#include <limits>
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
 //===----------------------------------------------------------------------===//
-// Pairs
+// Numbers
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The unevaluated sum of two f32, of which the second is below the precision
-/// of the first.
-struct Pair {
-  Expr hi, lo;
-};
+constexpr int64_t kTile = 2048, kCols = 64;
+/// Bits of a threshold that a launch finds, and the numbers that these are.
+constexpr int64_t kStepBits = 4, kBins = 1 << kStepBits,
+                  kSteps = 32 / kStepBits;
+constexpr int32_t kLowest = std::numeric_limits<int32_t>::min();
+
 } // namespace
 
-/// The sum of two numbers of any size, exactly.
-static Pair addExactly(Expr a, Expr b) {
-  Expr sum = a + b, part = sum - a;
-  return {sum, (a - (sum - part)) + (b - part)};
-}
-
-/// The same where the first one is larger.
-static Pair normalize(Expr a, Expr b) {
-  Expr sum = a + b;
-  return {sum, b - (sum - a)};
-}
-
-static Pair add(Pair a, Pair b) {
-  Pair sum = addExactly(a.hi, b.hi);
-  return normalize(sum.hi, sum.lo + (a.lo + b.lo));
-}
-
-static Pair multiply(Pair a, Pair b) {
-  // A product that no sum is contracted with.
-  Expr product = fma(a.hi, b.hi, a.hi.constant(0));
-  Expr rest = fma(a.hi, b.hi, -product);
-  return normalize(product, rest + (a.hi * b.lo + a.lo * b.hi));
-}
-
-static Pair makePair(Expr like, double number) {
-  double hi = static_cast<float>(number);
-  return {like.constant(hi), like.constant(number - hi)};
-}
-
-/// An i32 below 2^30.
-static Pair makePair(Expr number, Type f32) {
-  Expr hi = convert(number, f32);
-  return {hi, convert(number - convert(hi, number.getType()), f32)};
-}
-
-/// exp(x) of x <= 0, 0 below -70.
-static Pair exp(Pair x, Type i32) {
-  // -n ln 2 in two parts, of which the first has few bits.
-  constexpr double ln2 = 0.69314718055994531, part = 11357.0 / 16384;
-  Expr n = convert(0.5 - x.hi * (1 / ln2), i32);
-  Expr count = convert(n, x.hi.getType());
-  Pair r = addExactly(fma(count, count.constant(part), x.hi), x.lo);
-  r = add(r, multiply({count, count.constant(0)}, makePair(count, ln2 - part)));
-  constexpr int terms = 12;
-  double factor = 1;
-  for (int i = 2; i <= terms; ++i)
-    factor /= i;
-  Pair y = makePair(count, factor);
-  for (int i = terms; i > 0; --i) {
-    factor *= i;
-    y = add(multiply(y, r), makePair(count, factor));
-  }
-  Expr scale = count.constant(1);
-  for (int bit = 0; bit < 7; ++bit)
-    scale = scale * select((n >> n.constant(bit)) % 2 == 1,
-                           std::ldexp(1.0, -(1 << bit)), scale.constant(1));
-  scale = select(x.hi > -70, scale, 0);
-  return {y.hi * scale, y.lo * scale};
-}
-
 //===----------------------------------------------------------------------===//
-// Probabilities of a row
+// Kernels
 //===----------------------------------------------------------------------===//
 
 namespace {
-constexpr int64_t kTile = 2048, kCols = 64, kChunks = 4;
-using Chunks = SmallVector<Value, kChunks>;
+using In = nn::DrawOp::Adaptor;
+using Values = SmallVector<Value>;
 
-struct DrawKernel {
-  explicit DrawKernel(nn::DrawOp op)
+/// A search for the last token that is left: its state of each row, and what
+/// tiles have at and above the next candidates.
+struct Search {
+  bool ofSums;
+  Value state = {};
+  Values bins = {};
+
+  size_t measures() const { return ofSums ? kDigits : 1; }
+};
+/// Columns of the state: the limit has the digits of what is to be reached.
+enum StateColumn : int64_t { kThreshold, kShift, kLimit };
+
+/// Of each tile the sums above a threshold, the tokens that have it, and those
+/// above it; and of each row the threshold.
+enum Total : int64_t { kTies = kDigits, kAbove, kOfThreshold, kTotals };
+
+/// What is left of a row: the sums above a threshold and the tokens that have
+/// it, how many of these are left, and the digits of each.
+struct Kept {
+  Values sums, ties, digits;
+};
+
+class DrawKernels {
+public:
+  explicit DrawKernels(nn::DrawOp op)
       : grid(op.getLogits(), /*elementsPerProgram=*/1),
-        parts(llvm::divideCeil(grid.width, kTile)),
-        bits(std::min<int64_t>(14, 30 - llvm::Log2_64_Ceil(grid.width))),
-        margin(1e-9 + std::ldexp(2.0 * grid.width, -int(kChunks * bits))) {}
+        parts(llvm::divideCeil(grid.width, kTile)) {}
 
-  void buildSums(TileBuilder &b, nn::DrawOp::Adaptor in,
-                 ArrayRef<Value> out) const;
-  void buildChoice(TileBuilder &b, nn::DrawOp::Adaptor in, ArrayRef<Value> sums,
-                   Value out) const;
-  Expr draws(TileBuilder &b, nn::DrawOp::Adaptor in, Expr row) const;
-  Chunks weigh(TileBuilder &b, nn::DrawOp::Adaptor in, Expr row,
-               Value tokens) const;
-  Pair toPair(ArrayRef<Expr> chunks, Type f32) const;
-  Value search(TileBuilder &b, int64_t count, ArrayRef<Value> chunks,
-               Chunks &before, ArrayRef<Value> target) const;
+  void buildWeights(TileBuilder &b, In in, ArrayRef<Value> out) const;
+  void buildStep(TileBuilder &b, In in, const Search &from, const Search &to,
+                 ArrayRef<Value> weights, ArrayRef<Value> totals) const;
+  void buildTotals(TileBuilder &b, In in, ArrayRef<Search> searches,
+                   ArrayRef<Value> weights, ArrayRef<Value> out) const;
+  void buildChoice(TileBuilder &b, In in, Value limit, ArrayRef<Value> weights,
+                   ArrayRef<Value> totals, Value out) const;
 
   RowGrid grid;
-  int64_t parts, bits;
-  /// What sums differ from those of doubles by at most, as a part of the sum of
-  /// all: pairs are exact to 1e-11, each token to a unit of its last chunk.
-  double margin;
+  /// Tiles of a row.
+  int64_t parts;
+
+private:
+  Expr isDrawn(TileBuilder &b, In in, Expr row) const;
+  Expr isActive(TileBuilder &b, In in, Expr row, bool ofSums) const;
+  Expr largest(TileBuilder &b, In in, Expr row) const;
+  Values load(TileBuilder &b, Expr row, ArrayRef<Value> totals, int axis) const;
+  Values takeStep(TileBuilder &b, Expr row, const Search &search) const;
+  Kept findKept(TileBuilder &b, In in, Expr row, Value limit,
+                ArrayRef<Value> totals) const;
+  Value search(TileBuilder &b, int64_t count, ArrayRef<Value> totals,
+               Values &before, const Kept &kept, ArrayRef<Value> target) const;
 };
 } // namespace
 
-/// Whether there is a temperature, and a most likely token.
-Expr DrawKernel::draws(TileBuilder &b, nn::DrawOp::Adaptor in, Expr row) const {
-  return (b.loadScalar(in.getInverse(), {0}) > 0) &
-         (b.loadScalar(in.getBest(), {row, 0}) >= 0);
+static Value makeTile(TileBuilder &b, Operand scalar) {
+  return b.range(scalar, 1, 1);
 }
 
-/// The chunks of exp((logit - largest) / temperature) of tokens, in their
-/// shape.
-Chunks DrawKernel::weigh(TileBuilder &b, nn::DrawOp::Adaptor in, Expr row,
-                         Value tokens) const {
-  Value logits = grid.viewRows(b, in.getLogits());
-  Expr best = b.loadScalar(in.getBest(), {row, 0});
-  Expr largest = convert(b.loadScalar(logits, {row, best}), b.f32()) +
-                 b.loadScalar(in.getBias(), {best});
-  Pair inverse = {b.loadScalar(in.getInverse(), {0}),
-                  b.loadScalar(in.getInverse(), {1})};
-  return b.map(
-      {b.load(logits, {row, tokens}), b.load(in.getBias(), {tokens}), tokens},
-      SmallVector<Type>(kChunks, b.i32()), [&](ArrayRef<Expr> x) {
-        Expr logit = x[0] + x[1];
-        Expr isOne = (logit > -INFINITY) & (x[2] < double(grid.width));
-        Pair less = addExactly(select(isOne, logit, largest), -largest);
-        Pair power = multiply(less, inverse);
-        // Exact as far as it counts.
-        Expr counts = power.hi > -70;
-        power = {select(counts, power.hi, -71), select(counts, power.lo, 0)};
-        Pair rest = exp(power, b.i32());
-        SmallVector<Value> chunks;
-        for (int64_t i = 0; i < kChunks; ++i) {
-          Expr hi = rest.hi * std::ldexp(1.0, int(bits));
-          Expr chunk = convert(hi + 0.5, b.i32());
-          rest = addExactly(hi - convert(chunk, b.f32()),
-                            rest.lo * std::ldexp(1.0, int(bits)));
-          chunks.push_back(select(isOne, chunk, 0));
-        }
-        return chunks;
+/// Digits in a row of a tensor.
+static Number loadNumber(TileBuilder &b, Value ref, SmallVector<Operand> at) {
+  Number digits;
+  at.push_back(0);
+  for (int64_t i = 0; i < kDigits; ++i) {
+    at.back() = i;
+    digits.push_back(b.loadScalar(ref, at));
+  }
+  return digits;
+}
+
+/// Maps what the arguments name in order.
+static Values mapAll(TileBuilder &b, std::initializer_list<ArrayRef<Value>> in,
+                     size_t results, TileBuilder::MapManyBody body) {
+  Values inputs;
+  for (ArrayRef<Value> some : in)
+    llvm::append_range(inputs, some);
+  return b.map(inputs, SmallVector<Type>(results, b.i32()), body);
+}
+
+/// The sum of what is left, of the values of a `Kept`.
+static Number sumKept(ArrayRef<Expr> x) {
+  Expr ties = min(x[kTies], x[kTies + 1]);
+  Number sums;
+  for (int64_t i = 0; i < kDigits; ++i)
+    sums.push_back(x[i] + ties * x[kTies + 2 + i]);
+  return carry(std::move(sums));
+}
+
+/// A fraction of what is left of a row.
+static Values takeFraction(TileBuilder &b, const Kept &kept,
+                           ArrayRef<Expr> fraction) {
+  return mapAll(
+      b, {kept.sums, kept.ties, kept.digits}, kDigits, [&](ArrayRef<Expr> x) {
+        return llvm::to_vector_of<Value>(multiply(sumKept(x), fraction));
       });
 }
 
-/// Program: a tile of a row.
-void DrawKernel::buildSums(TileBuilder &b, nn::DrawOp::Adaptor in,
-                           ArrayRef<Value> out) const {
+/// What tokens have of `Total`, by their keys and weights.
+static Values measure(TileBuilder &b, Value keys, Value weights,
+                      Value threshold) {
+  return mapAll(b, {{keys, weights, threshold}}, kOfThreshold,
+                [](ArrayRef<Expr> x) {
+                  Expr isAbove = x[0] > x[2];
+                  Values own;
+                  for (Expr digit : digitsOf(x[1]))
+                    own.push_back(select(isAbove, digit, 0));
+                  own.push_back(convert(x[0] == x[2], x[0].getType()));
+                  own.push_back(convert(isAbove, x[0].getType()));
+                  return own;
+                });
+}
+
+Expr DrawKernels::isDrawn(TileBuilder &b, In in, Expr row) const {
+  return (b.loadScalar(in.getInverse(), {row}) > 0) &
+         (b.loadScalar(in.getBest(), {row, 0}) >= 0);
+}
+
+/// Whether the row has a top-k, or a top-p.
+Expr DrawKernels::isActive(TileBuilder &b, In in, Expr row, bool ofSums) const {
+  Expr active = ofSums ? b.loadScalar(in.getTopP(), {row, 0}) < kBase
+                       : b.loadScalar(in.getTopK(), {row}) > 0;
+  return active & isDrawn(b, in, row);
+}
+
+Expr DrawKernels::largest(TileBuilder &b, In in, Expr row) const {
+  Expr best = b.loadScalar(in.getBest(), {row, 0});
+  return convert(b.loadScalar(grid.viewRows(b, in.getLogits()), {row, best}),
+                 b.f32()) +
+         b.loadScalar(in.getBias(), {best});
+}
+
+/// Program: a tile of a row. Keys are logits in their order, the lowest of
+/// tokens that are excluded.
+void DrawKernels::buildWeights(TileBuilder &b, In in,
+                               ArrayRef<Value> out) const {
   Expr part = b.programId(0), row = b.programId(1);
-  b.ifThen(draws(b, in, row), [&] {
+  b.ifThen(isDrawn(b, in, row), [&] {
     Value tokens = b.range(part * double(kTile), kTile, 1);
-    for (auto [chunk, sum] : llvm::zip_equal(weigh(b, in, row, tokens), out))
-      b.store(b.reduceAdd(chunk), sum, {row, b.range(part, 1, 1)});
+    Expr top = largest(b, in, row),
+         inverse = b.loadScalar(in.getInverse(), {row});
+    Values found =
+        b.map({b.load(grid.viewRows(b, in.getLogits()), {row, tokens}),
+               b.load(in.getBias(), {tokens}), tokens},
+              {b.i32(), b.f32()}, [&](ArrayRef<Expr> x) {
+                Expr logit = x[0] + x[1];
+                Expr isOne = (logit > -INFINITY) & (x[2] < double(grid.width));
+                logit = select(isOne, logit, top);
+                return Values{
+                    select(isOne, orderBits(bitcast(logit, b.i32())), kLowest),
+                    select(isOne, weigh(logit, top, inverse), 0)};
+              });
+    for (auto [value, memory] : llvm::zip_equal(found, out))
+      b.store(value, memory, {row, tokens});
   });
 }
 
-Pair DrawKernel::toPair(ArrayRef<Expr> chunks, Type f32) const {
-  Pair sum = makePair(chunks.back(), f32);
-  double unit = std::ldexp(1.0, -int(bits));
-  for (Expr chunk : llvm::reverse(chunks.drop_back()))
-    sum = add(makePair(chunk, f32), {sum.hi * unit, sum.lo * unit});
-  return {sum.hi * unit, sum.lo * unit};
+/// A row of tensors [rows, parts].
+Values DrawKernels::load(TileBuilder &b, Expr row, ArrayRef<Value> totals,
+                         int axis) const {
+  Value own = b.range(0, llvm::alignTo(parts, 16), axis);
+  return llvm::map_to_vector(
+      totals, [&](Value total) { return b.load(total, {row, own}); });
 }
 
-/// The first of `count` whose prefix is larger than the target, of chunks in a
-/// column; `before` is the prefix before the first one, then before that one.
-Value DrawKernel::search(TileBuilder &b, int64_t count, ArrayRef<Value> chunks,
-                         Chunks &before, ArrayRef<Value> target) const {
-  Value rows = b.range(0, count, 0), cols = b.range(0, count, 1);
-  SmallVector<Value> inputs;
-  for (Value chunk : chunks)
-    inputs.push_back(b.reduceAdd(
-        b.map({chunk, rows, cols}, b.i32(),
-              [](ArrayRef<Expr> x) { return select(x[1] <= x[2], x[0], 0); }),
+/// The state of a search with the bits that its tiles tell.
+Values DrawKernels::takeStep(TileBuilder &b, Expr row,
+                             const Search &search) const {
+  Value cols = b.range(0, kBins, 1);
+  Values state, sums;
+  for (size_t i = 0; i < kLimit + search.measures(); ++i)
+    state.push_back(b.load(search.state, {row, makeTile(b, int64_t(i))}));
+  for (Value bins : search.bins)
+    sums.push_back(b.reduceAdd(
+        b.load(bins, {row, b.range(0, llvm::alignTo(parts, 16), 0), cols}),
         /*axis=*/0));
-  llvm::append_range(inputs, before);
-  llvm::append_range(inputs, target);
-  inputs.push_back(cols);
-  Value larger = b.map(inputs, b.i32(), [&](ArrayRef<Expr> x) {
-    SmallVector<Expr> prefix;
-    for (int64_t i = 0; i < kChunks; ++i)
-      prefix.push_back(x[i] + x[kChunks + i]);
-    ArrayRef<Expr> rest = x.drop_front(2 * kChunks);
-    Pair over = add(toPair(prefix, b.f32()), {-rest[0], -rest[1]});
-    return select(over.hi > 0, rest[2], double(count - 1));
+  Values reached = mapAll(b, {sums, ArrayRef(state).drop_front(kLimit), {cols}},
+                          1, [&](ArrayRef<Expr> x) {
+                            Number all(x.take_front(sums.size()));
+                            Expr isLower = isLess(
+                                carry(all), x.slice(sums.size(), sums.size()));
+                            return Values{select(isLower, 0, x.back())};
+                          });
+  Values next =
+      mapAll(b, {{state[kThreshold], state[kShift], b.reduceMax(reached[0])}},
+             2, [](ArrayRef<Expr> x) {
+               return Values{x[0] + (x[2] << x[1]), x[1] - double(kStepBits)};
+             });
+  llvm::copy(next, state.begin());
+  return state;
+}
+
+/// Program: a tile of a row. The first step of a search begins with the totals
+/// of those that are left so far; it has no bits yet.
+void DrawKernels::buildStep(TileBuilder &b, In in, const Search &from,
+                            const Search &to, ArrayRef<Value> weights,
+                            ArrayRef<Value> totals) const {
+  Expr part = b.programId(0), row = b.programId(1);
+  b.ifThen(isActive(b, in, row, to.ofSums), [&] {
+    Values state = {makeTile(b, b.constant(kLowest)),
+                    makeTile(b, 32 - kStepBits)};
+    if (from.state) {
+      state = takeStep(b, row, from);
+    } else if (to.ofSums) {
+      llvm::append_range(state,
+                         takeFraction(b, findKept(b, in, row, {}, totals),
+                                      loadNumber(b, in.getTopP(), {row})));
+    } else {
+      state.push_back(makeTile(b, b.loadScalar(in.getTopK(), {row})));
+    }
+    b.ifThen(part == 0, [&] {
+      for (auto [i, value] : llvm::enumerate(state))
+        b.store(value, to.state, {row, makeTile(b, int64_t(i))});
+    });
+    Value tokens = b.range(part * double(kTile), kTile, 0),
+          cols = b.range(0, kBins, 1), keys = b.load(weights[0], {row, tokens}),
+          bins = b.map({state[kThreshold], state[kShift], cols}, b.i32(),
+                       [](ArrayRef<Expr> x) { return x[0] + (x[2] << x[1]); });
+    Values measures = {makeTile(b, 1)};
+    if (to.ofSums)
+      measures = mapAll(b, {{b.load(weights[1], {row, tokens})}}, kDigits,
+                        [](ArrayRef<Expr> x) {
+                          return llvm::to_vector_of<Value>(digitsOf(x[0]));
+                        });
+    for (auto [measure, memory] : llvm::zip_equal(measures, to.bins)) {
+      Value own = b.map({keys, bins, measure}, b.i32(), [](ArrayRef<Expr> x) {
+        return select(x[0] >= x[1], x[2], 0);
+      });
+      b.store(b.reduceAdd(own, /*axis=*/0), memory, {row, part, cols});
+    }
   });
-  Value found = b.reduce(ReduceKind::Min, larger);
-  for (auto [chunk, sum] : llvm::zip_equal(chunks, before))
+}
+
+Kept DrawKernels::findKept(TileBuilder &b, In in, Expr row, Value limit,
+                           ArrayRef<Value> totals) const {
+  Kept kept;
+  for (Value total : load(b, row, totals.take_front(kOfThreshold), /*axis=*/1))
+    kept.sums.push_back(b.reduceAdd(total));
+  Value above = kept.sums.pop_back_val(),
+        threshold = b.load(totals[kOfThreshold], {row, makeTile(b, 0)});
+  Expr top = largest(b, in, row),
+       inverse = b.loadScalar(in.getInverse(), {row}),
+       topK = b.loadScalar(in.getTopK(), {row});
+  kept.digits = mapAll(b, {{threshold}}, kDigits, [&](ArrayRef<Expr> x) {
+    Expr logit = bitcast(orderBits(x[0]), b.f32());
+    return llvm::to_vector_of<Value>(digitsOf(weigh(logit, top, inverse)));
+  });
+  kept.ties = mapAll(b, {{above}}, 1, [&](ArrayRef<Expr> x) {
+    return Values{select(topK > 0, topK - x[0], 0)};
+  });
+  if (limit)
+    kept.ties = b.ifThenElse(
+        isActive(b, in, row, /*ofSums=*/true),
+        [&] {
+          Values digits;
+          for (int64_t i = 0; i < kDigits; ++i)
+            digits.push_back(b.load(limit, {row, makeTile(b, kLimit + i)}));
+          return mapAll(
+              b, {ArrayRef(kept.sums).take_front(kDigits), digits, kept.digits},
+              1, [&](ArrayRef<Expr> x) {
+                return Values{countUntil(x.take_front(kDigits),
+                                         x.slice(kDigits, kDigits),
+                                         x.take_back(kDigits))};
+              });
+        },
+        [&] { return kept.ties; });
+  return kept;
+}
+
+/// Program: a tile of a row. What is above the threshold that the last search
+/// of the row has found.
+void DrawKernels::buildTotals(TileBuilder &b, In in, ArrayRef<Search> searches,
+                              ArrayRef<Value> weights,
+                              ArrayRef<Value> out) const {
+  Expr part = b.programId(0), row = b.programId(1);
+  bool isFirst = searches.size() == 1;
+  b.ifThen(isFirst ? isActive(b, in, row, true) : isDrawn(b, in, row), [&] {
+    Values threshold = {makeTile(b, b.constant(kLowest))};
+    for (const Search &search : searches)
+      threshold = b.ifThenElse(
+          isActive(b, in, row, search.ofSums),
+          [&] { return Values{takeStep(b, row, search)[kThreshold]}; },
+          [&] { return threshold; });
+    Value tokens = b.range(part * double(kTile), kTile, 1);
+    Values own = measure(b, b.load(weights[0], {row, tokens}),
+                         b.load(weights[1], {row, tokens}), threshold[0]);
+    for (auto [value, memory] : llvm::zip(own, out))
+      b.store(b.reduceAdd(value), memory, {row, makeTile(b, part)});
+    b.ifThen(part == 0, [&] {
+      b.store(threshold[0], out[kOfThreshold], {row, makeTile(b, 0)});
+    });
+  });
+}
+
+/// The first of `count` with which more than the target is left, of totals in a
+/// column; `before` is what is before the first one, then before that one.
+Value DrawKernels::search(TileBuilder &b, int64_t count, ArrayRef<Value> totals,
+                          Values &before, const Kept &kept,
+                          ArrayRef<Value> target) const {
+  Value rows = b.range(0, count, 0), cols = b.range(0, count, 1);
+  Values sums;
+  for (auto [total, sum] : llvm::zip_equal(totals, before))
+    sums.push_back(add(b, sum,
+                       b.reduceAdd(b.map({total, rows, cols}, b.i32(),
+                                         [](ArrayRef<Expr> x) {
+                                           return select(x[1] <= x[2], x[0], 0);
+                                         }),
+                                   /*axis=*/0)));
+  Values more =
+      mapAll(b, {sums, kept.ties, kept.digits, target, {cols}}, 1,
+             [&](ArrayRef<Expr> x) {
+               Expr isMore =
+                   isLess(x.drop_back().take_back(kDigits), sumKept(x));
+               return Values{select(isMore, x.back(), double(count - 1))};
+             });
+  Value found = b.reduce(ReduceKind::Min, more[0]);
+  for (auto [total, sum] : llvm::zip_equal(totals, before))
     sum = add(b, sum,
-              b.reduceAdd(b.map({chunk, rows, found}, b.i32(),
+              b.reduceAdd(b.map({total, rows, found}, b.i32(),
                                 [](ArrayRef<Expr> x) {
                                   return select(x[1] < x[2], x[0], 0);
                                 }),
@@ -211,95 +363,188 @@ Value DrawKernel::search(TileBuilder &b, int64_t count, ArrayRef<Value> chunks,
 }
 
 /// Program: a row. The tile, its line of tokens, and the token in that.
-void DrawKernel::buildChoice(TileBuilder &b, nn::DrawOp::Adaptor in,
-                             ArrayRef<Value> sums, Value out) const {
-  Expr row = b.programId(0);
+void DrawKernels::buildChoice(TileBuilder &b, In in, Value limit,
+                              ArrayRef<Value> weights, ArrayRef<Value> totals,
+                              Value out) const {
+  Expr row = b.programId(1);
   Value chosen = grid.viewPerRow(b, out), own = b.range(row, 1, 0);
-  Expr isDrawn = draws(b, in, row);
-  b.ifThen(!isDrawn,
+  Expr drawn = isDrawn(b, in, row);
+  b.ifThen(!drawn,
            [&] { b.store(b.load(in.getBest(), {own, 0}), chosen, {own}); });
-  b.ifThen(isDrawn, [&] {
-    int64_t count = llvm::alignTo(parts, 16), lines = kTile / kCols;
-    Chunks chunks, before, all;
-    for (Value sum : sums) {
-      chunks.push_back(b.load(sum, {row, b.range(0, count, 0)}));
-      all.push_back(b.reduceAdd(chunks.back(), /*axis=*/0));
-      before.push_back(b.convertTo(b.zeros(1, 1), b.i32()));
-    }
-    int64_t kept = cast<MemRefType>(in.getUniforms().getType()).getShape()[1];
-    Expr slot = (b.loadScalar(in.getPositions(), {row}) + 1) % double(kept);
-    Pair uniform = {b.loadScalar(in.getUniforms(), {row, slot, 0}),
-                    b.loadScalar(in.getUniforms(), {row, slot, 1})};
-    SmallVector<Value> target =
-        b.map(all, {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) {
-          Pair product = multiply(toPair(x, b.f32()), uniform);
-          return SmallVector<Value>{product.hi, product.lo};
-        });
-    Value part = search(b, count, chunks, before, target);
+  b.ifThen(drawn, [&] {
+    constexpr int64_t lines = kTile / kCols;
+    Kept kept = findKept(b, in, row, limit, totals);
+    int64_t rows = cast<MemRefType>(in.getUniforms().getType()).getShape()[1];
+    Expr slot = (b.loadScalar(in.getPositions(), {row}) + 1) % double(rows);
+    Values target = takeFraction(b, kept,
+                                 loadNumber(b, in.getUniforms(), {row, slot})),
+           before(kAbove, makeTile(b, 0));
+    Value part = search(b, llvm::alignTo(parts, 16),
+                        load(b, row, totals.take_front(kAbove), /*axis=*/0),
+                        before, kept, target),
+          threshold = b.load(totals[kOfThreshold], {row, makeTile(b, 0)});
     auto number = [&](Value first, Value second, double scale) {
       return b.map({first, second}, b.i32(),
                    [&](ArrayRef<Expr> x) { return x[0] * scale + x[1]; });
     };
-    Value first = b.map({part}, b.i32(),
-                        [&](ArrayRef<Expr> x) { return x[0] * double(lines); });
-    Value tokens = number(number(first, b.range(0, lines, 0), 1),
-                          b.range(0, kCols, 1), double(kCols));
-    Chunks perLine;
-    for (Value chunk : weigh(b, in, row, tokens))
-      perLine.push_back(b.reduceAdd(chunk));
-    Value line = number(first, search(b, lines, perLine, before, target), 1);
-    chunks =
-        weigh(b, in, row, number(line, b.range(0, kCols, 0), double(kCols)));
-    Value col = search(b, kCols, chunks, before, target);
-    SmallVector<Value> inputs(before.begin(), before.end());
-    for (Value chunk : chunks)
-      inputs.push_back(b.reduceAdd(
-          b.map({chunk, b.range(0, kCols, 0), col}, b.i32(),
-                [](ArrayRef<Expr> x) { return select(x[1] == x[2], x[0], 0); }),
-          /*axis=*/0));
-    llvm::append_range(inputs, all);
-    llvm::append_range(inputs, target);
-    inputs.push_back(number(line, col, double(kCols)));
-    b.store(b.map(inputs, b.i32(),
-                  [&](ArrayRef<Expr> x) {
-                    auto getPair = [&](int64_t i, bool isSum) {
-                      SmallVector<Expr> own(x.slice(i * kChunks, kChunks));
-                      for (int64_t j = 0; isSum && j < kChunks; ++j)
-                        own[j] = own[j] + x[j];
-                      return toPair(own, b.f32());
-                    };
-                    ArrayRef<Expr> rest = x.drop_front(3 * kChunks);
-                    Pair less = {-rest[0], -rest[1]};
-                    Expr least = getPair(2, false).hi * margin;
-                    Expr isDecided = (add(getPair(1, true), less).hi > least) &
-                                     (add(getPair(0, false), less).hi < -least);
-                    return select(isDecided, rest[2], -2);
-                  }),
-            chosen, {own});
+    auto measureAt = [&](Value tokens) {
+      Values all = measure(b, b.load(weights[0], {row, tokens}),
+                           b.load(weights[1], {row, tokens}), threshold);
+      all.truncate(kAbove);
+      return all;
+    };
+    Value zero = makeTile(b, 0), first = number(part, zero, lines);
+    Values perLine = measureAt(number(number(first, b.range(0, lines, 0), 1),
+                                      b.range(0, kCols, 1), double(kCols)));
+    for (Value &total : perLine)
+      total = b.reduceAdd(total);
+    Value line =
+        number(first, search(b, lines, perLine, before, kept, target), 1);
+    Values perToken =
+        measureAt(number(line, b.range(0, kCols, 0), double(kCols)));
+    Value col = search(b, kCols, perToken, before, kept, target);
+    b.store(number(line, col, double(kCols)), chosen, {own});
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct DrawLaunches {
+  DrawLaunches(nn::DrawOp op, KernelCache &cache, PatternRewriter &rewriter)
+      : op(op), cache(cache), rewriter(rewriter), kernels(op) {}
+
+  void weigh();
+  Search search(bool ofSums, ArrayRef<Value> totals);
+  Values sum(ArrayRef<Search> searches);
+  Value choose(Value limit, ArrayRef<Value> totals);
+
+private:
+  Type getType(ArrayRef<Extent> shape) {
+    return cache.getTensorType(shape, cache.getI32Type());
+  }
+  /// Launches a kernel of the operands of the operation, the weights and
+  /// `more`. `build` gets the adaptor and the others.
+  template <typename BuildT>
+  Values launch(StringRef name, int64_t programs, ArrayRef<Value> more,
+                TypeRange types, BuildT build);
+
+  nn::DrawOp op;
+  KernelCache &cache;
+  PatternRewriter &rewriter;
+  DrawKernels kernels;
+  Values weights;
+};
+} // namespace
+
+template <typename BuildT>
+Values DrawLaunches::launch(StringRef name, int64_t programs,
+                            ArrayRef<Value> more, TypeRange types,
+                            BuildT build) {
+  Values inputs(op->getOperands());
+  size_t count = inputs.size(), first = count + weights.size();
+  llvm::append_range(inputs, weights);
+  llvm::append_range(inputs, more);
+  KernelSpec spec{
+      name.str(), kernels.grid.name(), {programs, kernels.grid.rows, 1}};
+  return Values(cache.launch(rewriter, op, spec, inputs, types,
+                             [&](TileBuilder &b, ArrayRef<Value> args) {
+                               build(b, In(args.take_front(count), op),
+                                     args.slice(count, weights.size()),
+                                     args.slice(first, more.size()),
+                                     args.take_back(types.size()));
+                             }));
+}
+
+void DrawLaunches::weigh() {
+  Type keys = getType({kernels.grid.rows, kernels.parts * kTile});
+  weights =
+      launch("weights", kernels.parts, {},
+             {keys, cast<RankedTensorType>(keys).clone(cache.getF32Type())},
+             [&](auto &b, In in, auto, auto, ArrayRef<Value> out) {
+               kernels.buildWeights(b, in, out);
+             });
+}
+
+static Search bind(bool ofSums, ArrayRef<Value> args) {
+  Search search{ofSums, args.front()};
+  search.bins = Values(args.slice(1, search.measures()));
+  return search;
+}
+
+/// The state of a search, and what it has seen.
+static Values valuesOf(const Search &search) {
+  Values values = search.bins;
+  values.insert(values.begin(), search.state);
+  return values;
+}
+
+Search DrawLaunches::search(bool ofSums, ArrayRef<Value> totals) {
+  Search search{ofSums};
+  auto measures = int64_t(search.measures());
+  SmallVector<Type> types(1 + measures,
+                          getType({kernels.grid.rows, kernels.parts, kBins}));
+  types[0] = getType({kernels.grid.rows, kLimit + measures});
+  StringRef name = ofSums ? "top_p" : "top_k";
+  search =
+      bind(ofSums, launch((name + "_first").str(), kernels.parts, totals, types,
+                          [&](auto &b, In in, ArrayRef<Value> weights,
+                              ArrayRef<Value> more, ArrayRef<Value> out) {
+                            kernels.buildStep(b, in, {ofSums},
+                                              bind(ofSums, out), weights, more);
+                          }));
+  for (int64_t step = 1; step < kSteps; ++step)
+    search =
+        bind(ofSums, launch(name, kernels.parts, valuesOf(search), types,
+                            [&](auto &b, In in, ArrayRef<Value> weights,
+                                ArrayRef<Value> more, ArrayRef<Value> out) {
+                              kernels.buildStep(b, in, bind(ofSums, more),
+                                                bind(ofSums, out), weights, {});
+                            }));
+  return search;
+}
+
+Values DrawLaunches::sum(ArrayRef<Search> searches) {
+  Values more;
+  for (const Search &search : searches)
+    llvm::append_range(more, valuesOf(search));
+  SmallVector<Type> types(kTotals, getType({kernels.grid.rows, kernels.parts}));
+  types[kOfThreshold] = getType({kernels.grid.rows, 1});
+  return launch(searches.size() == 1 ? "top_k_sums" : "sums", kernels.parts,
+                more, types,
+                [&](auto &b, In in, ArrayRef<Value> weights,
+                    ArrayRef<Value> rest, ArrayRef<Value> out) {
+                  SmallVector<Search> own;
+                  for (const Search &search : searches) {
+                    own.push_back(bind(search.ofSums, rest));
+                    rest = rest.drop_front(1 + search.measures());
+                  }
+                  kernels.buildTotals(b, in, own, weights, out);
+                });
+}
+
+Value DrawLaunches::choose(Value limit, ArrayRef<Value> totals) {
+  Values more(totals);
+  more.push_back(limit);
+  return launch("choice", 1, more, op->getResultTypes(),
+                [&](auto &b, In in, ArrayRef<Value> weights,
+                    ArrayRef<Value> more, ArrayRef<Value> out) {
+                  kernels.buildChoice(b, in, more.back(), weights,
+                                      more.drop_back(), out[0]);
+                })[0];
 }
 
 static LogicalResult convertDraw(nn::DrawOp op, KernelCache &cache,
                                  PatternRewriter &rewriter) {
-  DrawKernel kernel(op);
-  SmallVector<Type> types(kChunks,
-                          cache.getTensorType({kernel.grid.rows, kernel.parts},
-                                              cache.getI32Type()));
-  std::string name = kernel.grid.name();
-  auto sums = launchKernel(cache, rewriter, op,
-                           {"sums", name, {kernel.parts, kernel.grid.rows, 1}},
-                           types, [&](auto &b, auto in, ArrayRef<Value> out) {
-                             kernel.buildSums(b, in, out);
-                           });
-  SmallVector<Value> inputs(op->getOperands());
-  size_t count = inputs.size();
-  llvm::append_range(inputs, sums);
-  return cache.replace(rewriter, op, {"choice", name, {kernel.grid.rows, 1, 1}},
-                       inputs, [&](TileBuilder &b, ArrayRef<Value> args) {
-                         kernel.buildChoice(
-                             b, nn::DrawOp::Adaptor(args.take_front(count), op),
-                             args.drop_front(count).drop_back(), args.back());
-                       });
+  DrawLaunches launches(op, cache, rewriter);
+  launches.weigh();
+  Search topK = launches.search(/*ofSums=*/false, {});
+  Search topP = launches.search(/*ofSums=*/true, launches.sum(topK));
+  rewriter.replaceOp(op,
+                     launches.choose(topP.state, launches.sum({topK, topP})));
+  return success();
 }
 
 void nsa::populateDrawPatterns(KernelPatterns &patterns) {

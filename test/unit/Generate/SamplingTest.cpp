@@ -61,7 +61,8 @@ TEST(TokenSampler, TopPOfManyTokens_IsThatOfAllRanked) {
   EXPECT_EQ(sampler.choose(equal.data(), 0.0), 0);
   EXPECT_EQ(sampler.choose(equal.data(), 0.9999), 499);
   equal[700] = 2.0f;
-  EXPECT_EQ(sampler.choose(equal.data(), 0.0), 700);
+  EXPECT_EQ(sampler.choose(equal.data(), 0.0), 0);
+  EXPECT_EQ(sampler.choose(equal.data(), 0.9999), 700);
 }
 
 TEST(TokenSampler, TemperatureZero_TakesTheFirstOfTheMostLikely) {
