@@ -6,6 +6,7 @@
 #include "runtime/Generate/Generator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -59,11 +60,14 @@ private:
   Result<bool> takePages(size_t row, const Request &request);
   Status fillPart(std::vector<bool> &isComplete);
   Status append(std::vector<bool> &isComplete);
+  GeneratedToken take(Slot &slot, int32_t token);
   GeneratedToken draw(int64_t row);
   /// Tokens from `position` on are about to be replaced in the slot's caches.
   void forgetFrom(size_t row, int64_t position) {
     beginnings[row].resize(std::min(beginnings[row].size(), size_t(position)));
   }
+  int64_t countSteps() const;
+  Result<std::vector<GeneratedToken>> stepAhead(int64_t steps);
 
   Generator sequences;
   SamplingThreads threads;
@@ -74,6 +78,9 @@ private:
   /// whole parts, which are the same bits for all prompts that begin so.
   std::vector<std::vector<int32_t>> beginnings;
   uint64_t numbers = 0;
+  /// For whom the program chooses tokens, and the steps that it does ahead.
+  std::vector<uint64_t> chosenFor;
+  int64_t ahead = 1;
 };
 
 /// Which slot a request gets depends on others.
@@ -330,36 +337,102 @@ Status Scheduler::Slots::append(std::vector<bool> &isComplete) {
   return {};
 }
 
-GeneratedToken Scheduler::Slots::draw(int64_t row) {
-  Slot &slot = *slots[size_t(row)];
+/// The next token of a request; -1 if there is none, as logits are not finite.
+GeneratedToken Scheduler::Slots::take(Slot &slot, int32_t token) {
+  using Finish = GeneratedToken::Finish;
   const Request &request = slot.request;
-  const float *logits = sequences.logits(row);
   GeneratedToken result;
   result.request = slot.number;
-  if (!sequences.isFinite(row)) {
-    result.finish = GeneratedToken::Finish::NotFinite;
-    slot.isDone = true;
-    return result;
-  }
-  result.token = slot.drawn < int64_t(request.given.size())
-                     ? request.given[size_t(slot.drawn)]
-                     : slot.sampler.choose(logits, slot.random.uniform());
-  if (request.logprobs >= 0)
-    result.logprobs =
-        findLogprobs(logits, sequences.vocab(), result.token, request.logprobs);
-  slot.last = result.token;
-  if (std::find(request.ends.begin(), request.ends.end(), result.token) !=
-      request.ends.end())
-    result.finish = GeneratedToken::Finish::End;
+  result.token = slot.last = token;
+  if (token < 0)
+    result.finish = Finish::NotFinite;
+  else if (std::find(request.ends.begin(), request.ends.end(), token) !=
+           request.ends.end())
+    result.finish = Finish::End;
   else if (++slot.drawn == request.tokens)
-    result.finish = GeneratedToken::Finish::Length;
-  slot.isDone = result.finish != GeneratedToken::Finish::No;
+    result.finish = Finish::Length;
+  slot.isDone = result.finish != Finish::No;
   return result;
 }
 
+GeneratedToken Scheduler::Slots::draw(int64_t row) {
+  Slot &slot = *slots[size_t(row)];
+  const Request &request = slot.request;
+  if (!sequences.isFinite(row))
+    return take(slot, -1);
+  const float *logits = sequences.logits(row);
+  GeneratedToken result =
+      take(slot, slot.drawn < int64_t(request.given.size())
+                     ? request.given[size_t(slot.drawn)]
+                     : slot.sampler.choose(logits, slot.random.uniform()));
+  if (request.logprobs >= 0)
+    result.logprobs =
+        findLogprobs(logits, sequences.vocab(), result.token, request.logprobs);
+  return result;
+}
+
+/// The steps for which the program can choose the tokens of all requests; 0
+/// where one needs the host or waits.
+int64_t Scheduler::Slots::countSteps() const {
+  int64_t left = 0;
+  const Request *first = nullptr;
+  for (const std::optional<Slot> &slot : slots) {
+    if (!slot || slot->isDone)
+      continue;
+    const Request &request = slot->request;
+    if (!slot->drawn || !request.given.empty() || request.logprobs >= 0 ||
+        (first && first->excluded != request.excluded))
+      return 0;
+    first = &request;
+    left = std::max(left, request.tokens - slot->drawn);
+  }
+  return queue.empty() ? std::min({left, ahead, sequences.stepsAhead()}) : 0;
+}
+
+/// Takes as many tokens of each request as there are steps, or up to its end.
+Result<std::vector<GeneratedToken>> Scheduler::Slots::stepAhead(int64_t steps) {
+  std::vector<uint64_t> requests;
+  std::vector<SamplingOptions> options(slots.size(), {/*temperature=*/0});
+  std::vector<int32_t> ids(slots.size(), -1), excluded;
+  std::vector<double> uniforms(slots.size() * size_t(steps));
+  for (size_t row = 0; row < slots.size(); ++row) {
+    requests.push_back(slots[row] && !slots[row]->isDone ? slots[row]->number
+                                                         : 0);
+    if (!requests.back())
+      continue;
+    const Slot &slot = *slots[row];
+    ids[row] = slot.last;
+    options[row] = slot.request.sampling;
+    excluded = slot.request.excluded;
+    PhiloxStream random = slot.random;
+    for (int64_t step = 0; step < steps; ++step)
+      uniforms[row * size_t(steps) + size_t(step)] = random.uniform();
+  }
+  if (requests != chosenFor)
+    NSA_RETURN_IF_ERROR(sequences.setChoice(options, excluded, /*end=*/-1));
+  chosenFor = std::move(requests);
+  std::vector<std::vector<int32_t>> chosen;
+  auto start = std::chrono::steady_clock::now();
+  NSA_RETURN_IF_ERROR(sequences.appendChosen(ids, steps, uniforms, chosen));
+  // Who joins waits for as many steps as take little time.
+  constexpr std::chrono::milliseconds most(20);
+  if (2 * (std::chrono::steady_clock::now() - start) < most)
+    ahead = std::min(2 * ahead, sequences.stepsAhead());
+  std::vector<GeneratedToken> tokens;
+  for (size_t step = 0; step < size_t(steps); ++step)
+    for (size_t row = 0; row < slots.size(); ++row)
+      if (ids[row] >= 0 && !slots[row]->isDone && step < chosen[row].size()) {
+        slots[row]->random.next();
+        tokens.push_back(take(*slots[row], chosen[row][step]));
+      }
+  return tokens;
+}
+
 Result<std::vector<GeneratedToken>> Scheduler::Slots::step() {
-  std::vector<bool> isComplete(slots.size());
   NSA_RETURN_IF_ERROR(leave());
+  if (int64_t steps = countSteps())
+    return stepAhead(steps);
+  std::vector<bool> isComplete(slots.size());
   NSA_RETURN_IF_ERROR(join(isComplete));
   NSA_RETURN_IF_ERROR(fillPart(isComplete));
   NSA_RETURN_IF_ERROR(append(isComplete));

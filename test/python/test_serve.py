@@ -174,7 +174,7 @@ class Slow:
 
 def test_clients_and_time_have_limits(scheduler):
     with listening(Slow(scheduler), clients=2, seconds=1) as port, concurrent.futures.ThreadPoolExecutor(6) as pool:
-        long = {"prompt": "a", "max_tokens": 100, "ignore_eos": True}
+        long = {"prompt": "a", "max_tokens": 100, "ignore_eos": True, "logprobs": 1}  # A token a step.
         got = list(pool.map(lambda _: ask(port, long), range(6)))
         assert sorted(status for status, _ in got) == [408] * 2 + [429] * 4
         messages = {answer["error"]["message"] for _, answer in got}

@@ -111,7 +111,9 @@ public:
   Result<bool> cancel(uint64_t request);
 
   /// Lets requests join free slots, appends a token to each that has a slot,
-  /// and returns the tokens that were drawn. Nothing is left to do if there is
+  /// and returns the tokens that were drawn; several of each, in the order of
+  /// steps, where all of them have tokens already, need no logits, exclude the
+  /// same ids, and none waits. Nothing is left to do if there is
   /// no request. After an error the scheduler is of no more use.
   Result<std::vector<GeneratedToken>> step();
 

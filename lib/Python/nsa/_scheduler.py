@@ -93,7 +93,13 @@ class Sequences:
 
     def step(self):
         with self._lock:
-            return [self._take(*token) for token in self._program.step()]
+            tokens, ended = [], set()
+            for token in self._program.step():
+                # A text may end before the last of its tokens of a step.
+                if token[0] not in ended:
+                    tokens.append(self._take(*token))
+                    ended.update([token[0]] if tokens[-1].finish else [])
+            return tokens
 
     def _take(self, request, token, finish, logprobs):
         text = ""
@@ -201,8 +207,9 @@ class Scheduler:
         return self._sequences.cancel(request)
 
     def step(self):
-        """Appends a token to each sequence that has a slot. Returns a list of tokens of requests whose prompts are through:
-        (request, id, text, finish, logprobs), with the text that is known since the one before, and the reason of the last
-        one, else None: "stop" (the id that ends documents, one of `stop_ids`, a text of `stop`), "length", or "not finite",
-        where there is no id to draw. `logprobs` are (id, log-probability): of the id, then of the most likely ones."""
+        """Appends a token to each sequence that has a slot, or several while no request waits and none asks for logprobs.
+        Returns a list of tokens of requests whose prompts are through: (request, id, text, finish, logprobs), with the text
+        that is known since the one before, and the reason of the last one, else None: "stop" (the id that ends documents, one
+        of `stop_ids`, a text of `stop`), "length", or "not finite", where there is no id to draw. `logprobs` are
+        (id, log-probability): of the id, then of the most likely ones."""
         return self._sequences.step()
