@@ -2,9 +2,8 @@
 //
 //   decode-on-gpu time DECODE STEPS CONTEXT...
 //       prefills random tokens, and prints the time of a token at each context:
-//       on the GPU, the median with its logits on the host and the likeliest
-//       found there, and the mean where the GPU finds it; fails where these
-//       are others
+//       on the GPU, the median with its logits on the host and chosen there,
+//       and the mean where the GPU chooses it; fails where these are others
 //   decode-on-gpu profile DECODE CONTEXT
 //       prints the commands of a step that take longest
 //
@@ -12,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Support/Philox.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "nsa/Runtime/Runtime.h"
 #include "runtime/Generate/Sampling.h"
@@ -97,19 +97,35 @@ void prefill(Program &program, int times = 1) {
   }
 }
 
+/// The ways in which tokens are chosen.
+const SamplingOptions kChoices[] = {
+    {0}, {0.8}, {0.8, 50}, {0.8, 50, 0.95}, {0.8, 0, 0.95}};
+
+/// The number by which token `position` of a sequence is drawn.
+double uniformOf(size_t sequence, int64_t position) {
+  return PhiloxStream(7, sequence, uint64_t(position)).uniform();
+}
+
 double timeOfToken(Program &program, int64_t context, int64_t steps,
+                   const SamplingOptions &options = {0},
                    std::vector<int32_t> *chosen = nullptr) {
   TensorView token = view(program, training::tokenInput),
              next = view(program, training::nextLogitsOutput);
   size_t batch = token.elements(), vocab = next.shape[2];
+  std::vector<TokenSampler> samplers(batch, {options, int64_t(vocab)});
+  SamplingThreads threads =
+      take(SamplingThreads::create(int64_t(batch), int64_t(vocab)));
   std::vector<double> times;
   for (int64_t i = 0; i < steps + 3; ++i) {
     auto start = std::chrono::steady_clock::now();
-    setPositions(program, context - 1 - steps + i);
+    int64_t position = context - 1 - steps + i;
+    setPositions(program, position);
     run(program, training::decodeEntry);
-    for (size_t b = 0; b < batch; ++b)
+    threads.forEach(int64_t(batch), [&](int64_t b) {
       token.as<int32_t>()[b] =
-          findMostLikely(numbers(next) + b * vocab, int64_t(vocab));
+          samplers[size_t(b)].choose(numbers(next) + size_t(b) * vocab,
+                                     uniformOf(size_t(b), position + 1));
+    });
     std::chrono::duration<double, std::milli> time =
         std::chrono::steady_clock::now() - start;
     if (chosen)
@@ -142,31 +158,60 @@ double timeOnGPU(Program &program, int64_t context, int64_t steps) {
   return time.count() / double(steps);
 }
 
+void toDevice(Program &program, const TensorView &state) {
+  if (Status status = program.toDevice(state); !status)
+    fail(status.message());
+}
+
+/// Lets the entry `next` begin after `first`.
+void begin(Program &program, int64_t position, const SamplingOptions &options,
+           const std::vector<int32_t> &first) {
+  TensorView token = view(program, training::nextTokenState),
+             positions = view(program, training::nextPositionsState),
+             end = view(program, training::nextEndState),
+             inverse = view(program, training::nextInverseState),
+             topK = view(program, training::nextTopKState),
+             topP = view(program, training::nextTopPState);
+  size_t batch = first.size();
+  DrawParameters parameters(options);
+  std::copy(first.begin(), first.end(), token.as<int32_t>());
+  std::fill_n(positions.as<int32_t>(), batch, int32_t(position));
+  *end.as<int32_t>() = -1;
+  std::fill_n(inverse.as<float>(), batch, parameters.inverse);
+  std::fill_n(topK.as<int32_t>(), batch, int32_t(parameters.topK));
+  for (size_t b = 0; b < batch; ++b)
+    splitFraction(parameters.topP,
+                  topP.as<int32_t>() + b * training::fractionDigits);
+  for (const TensorView &state : {token, positions, end, inverse, topK, topP})
+    toDevice(program, state);
+}
+
 /// The same steps as those of `timeOfToken`, after `first`, whose tokens the
 /// GPU chooses. 0 if the program does not.
 double timeOfChosen(Program &program, int64_t context, int64_t steps,
+                    const SamplingOptions &options,
                     const std::vector<int32_t> &first,
                     std::vector<int32_t> &chosen) {
   const EntryInfo *entry = program.findEntry(training::nextEntry);
   if (!entry)
     return 0;
-  TensorView token = view(program, training::nextTokenState),
-             positions = view(program, training::nextPositionsState),
-             ids = view(program, training::nextIdsState),
-             end = view(program, training::nextEndState);
+  TensorView ids = view(program, training::nextIdsState),
+             uniforms = view(program, training::nextUniformsState);
   size_t batch = first.size(), kept = ids.shape[1];
-  int64_t begin = context - 1 - steps, all = steps + 3;
-  std::copy(first.begin(), first.end(), token.as<int32_t>());
-  std::fill_n(positions.as<int32_t>(), batch, int32_t(begin));
-  *end.as<int32_t>() = -1;
-  for (const TensorView &state : {token, positions, end})
-    if (Status status = program.toDevice(state); !status)
-      fail(status.message());
-  auto start = std::chrono::steady_clock::now();
+  int64_t start = context - 1 - steps, all = steps + 3;
+  begin(program, start, options, first);
+  auto time = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < all;) {
     if (i == 3)
-      start = std::chrono::steady_clock::now();
+      time = std::chrono::steady_clock::now();
     int64_t stop = i < 3 ? i + 1 : std::min(i + int64_t(kept), all);
+    for (size_t b = 0; b < batch; ++b)
+      for (int64_t at = start + i + 1; at <= start + stop; ++at)
+        splitFraction(toFraction(uniformOf(b, at)),
+                      uniforms.as<int32_t>() +
+                          training::fractionDigits *
+                              (b * kept + size_t(at) % kept));
+    toDevice(program, uniforms);
     Status status;
     for (int64_t j = i; j < stop && status.ok(); ++j)
       status = program.start(*entry);
@@ -179,11 +224,12 @@ double timeOfChosen(Program &program, int64_t context, int64_t steps,
     for (; i < stop; ++i)
       for (size_t b = 0; b < batch; ++b)
         chosen.push_back(
-            ids.as<int32_t>()[b * kept + size_t(begin + i + 1) % kept]);
+            ids.as<int32_t>()[b * kept + size_t(start + i + 1) % kept]);
   }
-  std::chrono::duration<double, std::milli> time =
-      std::chrono::steady_clock::now() - start;
-  return time.count() / double(steps);
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now() - time)
+             .count() /
+         double(steps);
 }
 
 int64_t toNumber(const char *text) {
@@ -201,32 +247,46 @@ int measure(int count, char **arguments) {
   size_t batch = view(program, training::tokenInput).elements();
   for (int i = 2; i < count; ++i) {
     int64_t context = toNumber(arguments[i]);
-    // Rings have the same tokens before both.
-    prefill(program);
-    std::vector<int32_t> first(batch, 1), host, own;
+    std::vector<int32_t> first(batch, 1);
     TensorView token = view(program, training::tokenInput);
-    std::copy(first.begin(), first.end(), token.as<int32_t>());
-    double time = timeOfToken(program, context, steps, &host);
-    prefill(program);
-    double chosen = timeOfChosen(program, context, steps, first, own);
-    if (chosen > 0 && own != host)
-      fail("the GPU chooses other tokens than the host");
-    std::printf("batch %zu context %lld: %.4f ms a token on the GPU, %.4f with "
-                "the logits on the host, %.4f chosen on the GPU, %.1f "
-                "tokens/s\n",
-                batch, static_cast<long long>(context),
-                timeOnGPU(program, context, steps), time, chosen,
-                1000.0 * double(batch) / (chosen > 0 ? chosen : time));
-    std::fflush(stdout);
+    std::printf("batch %zu context %lld: %.4f ms a token on the GPU\n", batch,
+                static_cast<long long>(context),
+                timeOnGPU(program, context, steps));
+    for (const SamplingOptions &options : kChoices) {
+      // Rings have the same tokens before both.
+      prefill(program);
+      std::vector<int32_t> host, own;
+      std::copy(first.begin(), first.end(), token.as<int32_t>());
+      double time = timeOfToken(program, context, steps, options, &host);
+      prefill(program);
+      double chosen =
+          timeOfChosen(program, context, steps, options, first, own);
+      size_t same =
+          size_t(std::mismatch(host.begin(), host.end(), own.begin(), own.end())
+                     .first -
+                 host.begin());
+      std::printf(
+          "  temperature %g top-k %lld top-p %g: %.4f with the logits on "
+          "the host, %.4f chosen on the GPU\n",
+          options.temperature, static_cast<long long>(options.topK),
+          options.topP, time, chosen);
+      std::fflush(stdout);
+      if (chosen > 0 && own != host)
+        fail("the GPU chooses other tokens than the host after " +
+             std::to_string(same) + " of " + std::to_string(host.size()));
+    }
   }
   return 0;
 }
 
 int profile(char **arguments) {
   Program program = open(arguments[0], /*profile=*/true);
-  const EntryInfo &entry = *program.findEntry(training::decodeEntry);
+  const EntryInfo &entry = *program.findEntry(training::nextEntry);
   constexpr int runs = 20;
-  timeOfToken(program, toNumber(arguments[1]), runs - 3);
+  std::vector<int32_t> first(view(program, training::tokenInput).elements(), 1),
+      chosen;
+  timeOfChosen(program, toNumber(arguments[1]), runs - 3,
+               std::end(kChoices)[-2], first, chosen);
   std::map<std::string, std::pair<double, int>> byCommand;
   double all = 0;
   for (const CommandProfile &command : program.profile(entry)) {
