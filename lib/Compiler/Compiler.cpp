@@ -59,9 +59,14 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
   // What entries there are is said where they are others; so are lines.
-  static constexpr StringRef unusualOptions[] = {
-      "context", "prefill-chunk", "pages",    training::sampleContextOption,
-      "forward", "selection",     "line-info"};
+  static constexpr StringRef unusualOptions[] = {"context",
+                                                 "prefill-chunk",
+                                                 "pages",
+                                                 training::sampleContextOption,
+                                                 "forward",
+                                                 "selection",
+                                                 "replay-selection",
+                                                 "line-info"};
   const CompilerOptions usual;
   for (const OptionField &field : optionFields())
     if (!llvm::is_contained(unusualOptions, field.name) ||

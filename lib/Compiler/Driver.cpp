@@ -147,6 +147,11 @@ LogicalResult nsa::Driver::checkOptions() {
                      "--no-forward: no rank has whole sequences for @forward";
     return failure();
   }
+  if (options.replaySelection && options.contextParallel != 1) {
+    messageStream << "--replay-selection is for whole sequences: it cannot be "
+                     "used with --context-parallel";
+    return failure();
+  }
   if (options.lineInfo && !chip) {
     messageStream << "--line-info needs a GPU; the target is cpu";
     return failure();

@@ -131,6 +131,11 @@ const std::vector<OptionField> &nsa::optionFields() {
        "The blocks that each layer selects are results selection.N of the "
        "entries forward, prefill and decode",
        {"gradient"}},
+      {"replay-selection",
+       &Options::replaySelection,
+       "Training attends to given blocks, inputs selection.N of the entries "
+       "accumulate and step, in place of those that layers select",
+       {"gradient"}},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "

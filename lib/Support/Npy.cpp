@@ -36,6 +36,16 @@ static const TypeRow &rowOf(NpyType type) {
 
 const char *nsa::npyTypeName(NpyType type) { return rowOf(type).name; }
 
+std::string nsa::idsPathOf(const std::string &path) {
+  constexpr std::string_view suffix = ".npy";
+  size_t length =
+      path.size() - (path.size() >= suffix.size() &&
+                             path.compare(path.size() - 4, 4, suffix) == 0
+                         ? suffix.size()
+                         : 0);
+  return path.substr(0, length) + ".ids.npy";
+}
+
 std::string nsa::shapeText(const std::vector<uint64_t> &shape) {
   std::string text;
   for (uint64_t size : shape)

@@ -56,6 +56,9 @@ Result<NpyArray> readNpy(const std::string &path);
 std::string formatNpy(NpyType type, const std::vector<uint64_t> &shape,
                       const void *data);
 
+/// Where ids are that belong to an array: FILE.ids.npy for FILE.npy.
+std::string idsPathOf(const std::string &path);
+
 /// "2x3x4", or "scalar".
 std::string shapeText(const std::vector<uint64_t> &shape);
 

@@ -138,6 +138,16 @@ def ReturnSelections : Pass<"nsa-return-selections", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
 }
 
+def ReplaySelections : Pass<"nsa-replay-selections", "::mlir::ModuleOp"> {
+  let summary = "Make selected blocks inputs of training";
+  let description = [{
+    In `@accumulate`, and what is made of it, inputs `selection.0`, `selection.1`,
+    ..., are in the place of the indices of each `nsa.select`, in the order of the
+    layers that select. A module in which nothing does is an error.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+}
+
 def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
   let summary = "Select no more blocks than the sequence has";
   let description = [{

@@ -60,6 +60,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
         createBuildEntries({options.forward && options.sampleContext == 0}));
     if (options.selection)
       manager.addPass(createReturnSelections());
+    if (options.replaySelection)
+      manager.addPass(createReplaySelections());
     if (options.contextParallel != 1)
       manager.addNestedPass<func::FuncOp>(
           createShardSequence({options.contextParallel}));

@@ -391,6 +391,11 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
         ids(training::accumulateEntry, training::startInput, whole);
   if (isCut)
     binding.at = ids(training::accumulateEntry, training::atInput, places);
+  while (const TensorView *view =
+             model.input(training::accumulateEntry,
+                         training::selectionPrefix +
+                             std::to_string(binding.selections.size())))
+    binding.selections.push_back(*view);
   bindWindows(binder, model, binding, places);
   bindSamples(binder, binding, isIsolated);
   binding.sampleContext = model.sampleContext();

@@ -193,6 +193,9 @@ struct TrainBinding {
   int32_t *targets = nullptr;
   /// Where each token's document begins; null where documents see each other.
   int32_t *starts = nullptr;
+  /// What layers attend to, [microBatch, heads, seqLen, blocks] each; empty
+  /// where they select.
+  std::vector<TensorView> selections;
   /// The sequence and the first position of each row of tokens and targets;
   /// null where these are whole sequences.
   int32_t *at = nullptr;

@@ -24,8 +24,16 @@ Status StepLoop::open() {
   NSA_RETURN_IF_ERROR(
       split.open(run.config.data, run.data.trainDocuments, *sampler));
   NSA_RETURN_IF_ERROR(checkTargets());
+  const std::string &selections = run.options.replaySelection;
+  if (!selections.empty()) {
+    NSA_ASSIGN_OR_RETURN(replay, SelectionReplay::open(selections, run.binding,
+                                                       run.config.nsa.lSel));
+  } else if (!run.binding.selections.empty()) {
+    return Error{"the program takes the selections of a rollout: give "
+                 "--replay-selection"};
+  }
   samples.start(*sampler, run.plan, run.ranks.rank(),
-                run.config.data.isolateDocuments);
+                run.config.data.isolateDocuments, replay ? &*replay : nullptr);
   return {};
 }
 

@@ -97,6 +97,7 @@ private:
   StepRecord latest;
   std::optional<TrainSampler> sampler;
   SplitDocuments split;
+  std::optional<SelectionReplay> replay;
   StepSamples samples;
   AnomalyMonitor monitor;
   StepTimes times;

@@ -6,6 +6,7 @@
 #include "runtime/Data/Sampler.h"
 #include "runtime/Train/Model.h"
 #include "runtime/Train/Schedule.h"
+#include "runtime/Train/SelectionReplay.h"
 
 #include <cstdint>
 #include <vector>
@@ -17,9 +18,10 @@ namespace nsa {
 class StepSamples {
 public:
   /// `sampler` must outlive the object, or be followed by another `start`.
-  /// With `isolate`, the starts of documents are read too.
+  /// With `isolate`, the starts of documents are read too. `replay`, where
+  /// there is one, has what layers attend to.
   void start(const TrainSampler &sampler, const BatchPlan &plan, int rank,
-             bool isolate);
+             bool isolate, const SelectionReplay *replay);
 
   /// Reads the samples of a step before which `consumed` samples were taken;
   /// the current ones stay. A failure is returned, and remembered as `status`.
@@ -40,9 +42,12 @@ private:
     std::vector<int32_t> tokens, targets;
     /// Empty where documents see each other.
     std::vector<int32_t> starts;
+    /// Of sequences, in the replay.
+    std::vector<uint64_t> rows;
   };
 
   const TrainSampler *sampler = nullptr;
+  const SelectionReplay *replay = nullptr;
   BatchPlan plan;
   int rank = 0;
   Step current, next;

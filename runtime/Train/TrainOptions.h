@@ -41,6 +41,9 @@ struct TrainOptions {
   bool separateUpdate = false;
   /// A step that takes longer is a heartbeat_stall; 0 allows any time.
   double stallSeconds = 1800;
+  /// What nsa-generate --save-selection wrote: sequences are trained with the
+  /// blocks that they were generated with. Empty selects.
+  std::string replaySelection;
   /// Compares the shards with their manifest; null takes them as they are.
   DataVerifier *verifier = nullptr;
   /// How long training waits for it; what is left is verified beside.

@@ -37,7 +37,8 @@ static void addTextOptions(CLI::App &app, GenerateOptions &options) {
   app.add_option("--save-selection", options.selectionFile,
                  "File (.npy) for the blocks that layers select for each token "
                  "but the last: i32 [prompts, sparse layers, key heads, "
-                 "tokens, blocks], -1 past the last");
+                 "tokens, blocks], -1 past the last; and FILE.ids.npy beside "
+                 "it for the ids, i32 [prompts, tokens + 1]");
   app.add_flag("--ignore-end", options.ignoreEnd,
                "Go on after the token that ends documents; else a text ends "
                "before it");

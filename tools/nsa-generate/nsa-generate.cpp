@@ -288,6 +288,8 @@ struct Continuation {
   bool isSingle;
   std::string text;
   int64_t tokens = 0;
+  /// All that were drawn.
+  Tokens ids;
   /// Whether the token that ends documents was drawn.
   bool ended = false;
 };
@@ -336,6 +338,7 @@ void Drawing::draw(const Job &job, std::vector<Continuation> &all,
 static bool addToken(const Job &job, const GenerateOptions &options,
                      Continuation &own, int32_t id) {
   own.ended = id == job.end;
+  own.ids.push_back(id);
   if (!own.ended && job.tokenizer)
     own.add(own.stop.push(textOf(*job.tokenizer, id)));
   else if (!own.ended)
@@ -424,14 +427,25 @@ static void printRate(const char *what, int64_t tokens, double seconds) {
 
 /// Writes the blocks that were selected for all prompts, of which shorter ones
 /// have lists of -1 at the end.
-static Status saveSelection(const Generator &generator, size_t prompts,
+static Status saveSelection(const Job &job,
+                            const std::vector<Continuation> &continuations,
                             const std::string &path) {
   std::vector<Selection> all;
   int64_t tokens = 0;
-  for (size_t row = 0; row < prompts; ++row) {
-    all.push_back(generator.selection(int64_t(row)));
+  for (size_t row = 0; row < continuations.size(); ++row) {
+    all.push_back(job.generator.selection(int64_t(row)));
     tokens = std::max(tokens, all.back().tokens);
   }
+  Tokens ids;
+  for (size_t row = 0; row < all.size(); ++row) {
+    const Tokens &prompt = job.prompts[row], &drawn = continuations[row].ids;
+    ids.insert(ids.end(), prompt.begin(), prompt.end());
+    ids.insert(ids.end(), drawn.begin(), drawn.end());
+    ids.resize((row + 1) * size_t(tokens + 1), -1);
+  }
+  NSA_RETURN_IF_ERROR(writeFileAtomically(
+      idsPathOf(path),
+      formatNpy(NpyType::I4, {all.size(), uint64_t(tokens + 1)}, ids.data())));
   std::vector<int32_t> blocks;
   for (const Selection &own : all)
     for (int64_t head = 0; head < own.layers * own.heads; ++head) {
@@ -441,7 +455,7 @@ static Status saveSelection(const Generator &generator, size_t prompts,
                     -1);
     }
   const Selection &first = all.front();
-  std::vector<uint64_t> shape = {prompts, uint64_t(first.layers),
+  std::vector<uint64_t> shape = {all.size(), uint64_t(first.layers),
                                  uint64_t(first.heads), uint64_t(tokens),
                                  uint64_t(first.count)};
   return writeFileAtomically(path,
@@ -474,8 +488,7 @@ static Status generate(const GenerateOptions &options) {
       std::printf("=== %zu\n%s\n", row + 1, own.text.c_str());
   }
   if (!options.selectionFile.empty())
-    NSA_RETURN_IF_ERROR(saveSelection(job.generator, job.prompts.size(),
-                                      options.selectionFile));
+    NSA_RETURN_IF_ERROR(saveSelection(job, all, options.selectionFile));
   if (all.size() == 1)
     std::printf("\n");
   std::fflush(stdout);

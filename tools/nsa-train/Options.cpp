@@ -138,6 +138,10 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--stop-after", line.train.stopAfter,
                  "Save and stop after this many steps of this process")
       ->check(atLeast(1));
+  app.add_option("--replay-selection", line.train.replaySelection,
+                 "Selected blocks of nsa-generate --save-selection (.npy): "
+                 "layers attend to them in place of those that they select, in "
+                 "sequences that begin with one of its prompts");
   app.add_flag("--separate-update", line.train.separateUpdate,
                "Run accumulate and update instead of the fused step");
   app.add_option("--stall-seconds", line.train.stallSeconds,

@@ -228,6 +228,8 @@ static CompileRequest requestStage(const CommandLine &line,
   int64_t context = getSampleContext(config.train);
   request.options.push_back(
       context > 0 ? "sample-context=" + std::to_string(context) : "no-forward");
+  if (!line.train.replaySelection.empty())
+    request.options.push_back("replay-selection");
   request.stage = stage;
   return request;
 }
@@ -274,7 +276,8 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
   line.train.sameOnAllRanks = {
       {"--check-finite", line.checkFinite ? "on" : "off"},
       {"--no-graph", line.noGraph ? "on" : "off"},
-      {"--rank-seconds", shortest(line.rankSeconds)}};
+      {"--rank-seconds", shortest(line.rankSeconds)},
+      {"--replay-selection", line.train.replaySelection}};
   addFacts(line, program, ranks);
   // Data sheets' numbers are of 16-bit operands.
   if (config.runtime.precision != "fp32")

@@ -55,6 +55,9 @@ struct CompilerOptions {
   bool forward = true;
   /// Whether what layers select is a result of the entries that have logits.
   bool selection = false;
+  /// Whether training attends to blocks that are given to it, inputs of the
+  /// entries accumulate and step.
+  bool replaySelection = false;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.
