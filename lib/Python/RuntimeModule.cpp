@@ -226,9 +226,9 @@ public:
     return {*session, entry, names};
   }
 
-  std::unique_ptr<Scheduler> schedule(bool prefills) {
+  std::unique_ptr<Scheduler> schedule(bool prefills, bool consistent) {
     py::gil_scoped_release release;
-    return take(Scheduler::create(*session, prefills), kInputError);
+    return take(Scheduler::create(*session, prefills, consistent), kInputError);
   }
 
 private:
@@ -528,7 +528,7 @@ PYBIND11_MODULE(_runtime, m) {
       .def("prepare", &Loaded::prepare, py::arg("entry"), py::arg("names"),
            py::keep_alive<0, 1>())
       .def("schedule", &Loaded::schedule, py::arg("prefills"),
-           py::keep_alive<0, 1>())
+           py::arg("consistent"), py::keep_alive<0, 1>())
       .def_property_readonly("device", &Loaded::device);
   definePreparedCall(m);
   defineScheduling(m);

@@ -98,6 +98,7 @@ Status Generator::bind() {
   for (int64_t row = 0; row < rows; ++row)
     lastLogits.push_back(keptLogits.data() + row * tokens);
   lengths.resize(size_t(rows));
+  tails.resize(size_t(rows));
   finite.assign(size_t(rows), true);
   unclean.assign(size_t(rows), false);
   selected.assign(size_t(rows),
@@ -189,9 +190,15 @@ Status Generator::bindNext() {
   return setChoice({}, {}, -1);
 }
 
-Result<Generator> Generator::create(Program &program) {
+Result<Generator> Generator::create(Program &program, bool consistent) {
   Generator generator(program);
   NSA_RETURN_IF_ERROR(generator.bind());
+  generator.isConsistent = consistent;
+  if (consistent && !generator.partEntry)
+    return Error{program.artifact().name() + " has no entry " +
+                 quote(training::prefillPartEntry) +
+                 ", which computes consistent tokens: nsa-compile "
+                 "--prefill-chunk N makes it"};
   NSA_RETURN_IF_ERROR(generator.bindPages());
   NSA_RETURN_IF_ERROR(generator.bindParts());
   NSA_RETURN_IF_ERROR(generator.bindNext());
@@ -335,13 +342,21 @@ Status Generator::fillPart(int64_t sequence,
                            const std::vector<int32_t> &prompt) {
   int64_t &length = lengths[size_t(sequence)];
   int64_t count = std::min(promptLength, int64_t(prompt.size()) - length);
-  std::fill_n(promptTokens.as<int32_t>(), promptLength, 0);
-  std::copy_n(prompt.begin() + length, count, promptTokens.as<int32_t>());
-  part.at.as<int32_t>()[0] = int32_t(sequence);
-  part.at.as<int32_t>()[1] = int32_t(length);
-  if (pool)
-    part.position.as<int32_t>()[1] = int32_t(length);
+  tails[size_t(sequence)].assign(prompt.begin() + length,
+                                 prompt.begin() + length + count);
   length += count;
+  return runPart(sequence);
+}
+
+Status Generator::runPart(int64_t sequence) {
+  const std::vector<int32_t> &tail = tails[size_t(sequence)];
+  auto count = int64_t(tail.size()), length = lengths[size_t(sequence)];
+  std::fill_n(promptTokens.as<int32_t>(), promptLength, 0);
+  std::copy_n(tail.begin(), count, promptTokens.as<int32_t>());
+  part.at.as<int32_t>()[0] = int32_t(sequence);
+  part.at.as<int32_t>()[1] = int32_t(length - count);
+  if (pool)
+    part.position.as<int32_t>()[1] = int32_t(length - count);
   *part.last.as<int32_t>() = int32_t(length - 1);
   NSA_RETURN_IF_ERROR(model->run(*partEntry));
   keepLogits(sequence, part.logits, 0);
@@ -424,6 +439,8 @@ bool Generator::isWorthPrefill(int64_t tokens) const {
   // All weights are read once for all tokens of a prefill, and once for each
   // step: as many steps take about as long.
   constexpr int64_t stepsOfPrefill = 16;
+  if (isConsistent)
+    return tokens > 0;
   return promptLength && tokens * stepsOfPrefill >= promptLength;
 }
 
@@ -500,7 +517,20 @@ Status Generator::placeTokens(const std::vector<int32_t> &ids,
 
 Status Generator::step(const std::vector<int32_t> &ids) {
   NSA_RETURN_IF_ERROR(placeTokens(ids, token, positions));
-  return run(*decodeEntry);
+  if (!isConsistent)
+    return run(*decodeEntry);
+  // The part that each token is in, again: of one shape and place, whose rows
+  // do not depend on the padding after it.
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t position = positions.as<int32_t>()[row];
+    if (position < 0)
+      continue;
+    std::vector<int32_t> &tail = tails[size_t(row)];
+    tail.resize(size_t(position % promptLength));
+    tail.push_back(token.as<int32_t>()[row]);
+    NSA_RETURN_IF_ERROR(runPart(row));
+  }
+  return {};
 }
 
 Status Generator::append(const std::vector<int32_t> &ids) {
@@ -514,7 +544,9 @@ Status Generator::append(const std::vector<int32_t> &ids) {
 
 int64_t Generator::stepsAhead() const {
   // What each step selected, the host takes.
-  return nextEntry && stepSelection.empty() ? int64_t(next.ids.shape[1]) : 0;
+  return nextEntry && stepSelection.empty() && !isConsistent
+             ? int64_t(next.ids.shape[1])
+             : 0;
 }
 
 Status Generator::setChoice(const std::vector<SamplingOptions> &options,

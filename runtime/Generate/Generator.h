@@ -22,7 +22,10 @@ public:
   /// Takes a program whose weights are loaded, and which outlives it. An error
   /// names the entry, the tensor or the option that a program which generates
   /// has; one that is trained has no prefill.
-  static Result<Generator> create(Program &program);
+  /// `consistent` computes each token that is appended by the entry that takes
+  /// in parts of prompts: its logits and selections are then the bits that it
+  /// has as a part of a prompt. It is an error if there is no such entry.
+  static Result<Generator> create(Program &program, bool consistent = false);
 
   /// Sequences of a batch; tokens of each at most; tokens that there are.
   int64_t batch() const { return rows; }
@@ -67,6 +70,7 @@ public:
   const PagePool &pagePool() const { return pool; }
 
   /// Whether as many tokens are prefilled in less time than they are appended.
+  /// All are that are consistent.
   bool isWorthPrefill(int64_t tokens) const;
   /// Whether the logits of a sequence are, and an error that says no.
   bool isFinite(int64_t sequence) const { return finite[size_t(sequence)]; }
@@ -109,6 +113,8 @@ private:
   Status bindNext();
   /// Runs an entry, and keeps the logits of sequences without a position.
   Status run(const EntryInfo &entry);
+  /// Takes in the part that a sequence ends with, of its tokens `tails`.
+  Status runPart(int64_t sequence);
   void takeLogits(int64_t row);
   void checkLogits(int64_t row);
   void keepLogits(int64_t row, const TensorView &view, int64_t source);
@@ -139,12 +145,13 @@ private:
   struct {
     TensorView token, positions, ids, end, bias, uniforms, inverse, topK, topP;
   } next;
-  bool draws = false;
+  bool draws = false, isConsistent = false;
   int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;
   /// Of each sequence, where the entries leave them or in `keptLogits`.
   std::vector<const float *> lastLogits;
   std::vector<float> keptLogits;
   std::vector<int64_t> lengths;
+  std::vector<std::vector<int32_t>> tails;
   std::vector<bool> finite;
   /// Whether some logits of a sequence were not, since its caches were cleaned.
   std::vector<bool> unclean;

@@ -467,11 +467,12 @@ Result<T> Scheduler::use(const Action &action) {
   return result;
 }
 
-Result<std::unique_ptr<Scheduler>> Scheduler::create(Session &session,
-                                                     bool prefills) {
+Result<std::unique_ptr<Scheduler>>
+Scheduler::create(Session &session, bool prefills, bool consistent) {
   std::unique_ptr<Scheduler> created(new Scheduler(session));
   NSA_RETURN_IF_ERROR(session.use(nullptr, [&](Program &program) -> Status {
-    NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(program));
+    NSA_ASSIGN_OR_RETURN(Generator generator,
+                         Generator::create(program, consistent));
     NSA_ASSIGN_OR_RETURN(
         SamplingThreads threads,
         SamplingThreads::create(generator.batch(), generator.vocab()));

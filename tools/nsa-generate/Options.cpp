@@ -63,6 +63,9 @@ static void addSamplingOptions(CLI::App &app, GenerateOptions &options) {
   app.add_option("--seed", options.seed,
                  "The same seed gives the same text on the same machine")
       ->capture_default_str();
+  app.add_flag("--consistent", options.consistent,
+               "Compute each token as it is computed in a prompt, bit for bit, "
+               "which takes longer");
 }
 
 static void addProgramOptions(CLI::App &app, GenerateOptions &options) {

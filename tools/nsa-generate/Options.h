@@ -22,6 +22,7 @@ struct GenerateOptions {
   int64_t tokens = 256;
   SamplingOptions sampling;
   uint64_t seed = 0;
+  bool consistent = false;
   std::vector<std::string> stops;
   /// A .npy file of the blocks that layers select; empty for none.
   std::string selectionFile;

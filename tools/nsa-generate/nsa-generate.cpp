@@ -166,6 +166,12 @@ static Result<std::string> compileModel(const GenerateOptions &options,
     request.options.push_back("seq-len=" + std::to_string(length));
   if (!options.selectionFile.empty())
     request.options.push_back("selection");
+  bool hasPart = std::any_of(request.options.begin(), request.options.end(),
+                             [](const std::string &option) {
+                               return option.rfind("prefill-chunk=", 0) == 0;
+                             });
+  if (options.consistent && !hasPart)
+    request.options.push_back("prefill-chunk=64");
   NSA_ASSIGN_OR_RETURN(RunConfig whole, loadConfig(request.config, {}));
   request.stage = findStage(whole, weights.step());
   auto say = [](const std::string &text) {
@@ -247,7 +253,7 @@ static Result<Job> prepare(const GenerateOptions &options) {
   }
   NSA_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
                        openProgram(options, weights, path));
-  NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(*program));
+  NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(*program, options.consistent));
   if (int64_t(prompts.size()) > generator.batch())
     return Error{path + " generates " + std::to_string(generator.batch()) +
                  " sequences at once, there are " +

@@ -90,9 +90,11 @@ public:
   /// whole sequences as far as that is worth it, which computes as many
   /// sequences as there are slots; else a prompt goes on one token a step, and
   /// it is an error if slots do not compute the same bits (some BLAS libraries
-  /// treat rows differently).
-  static Result<std::unique_ptr<Scheduler>> create(Session &session,
-                                                   bool prefills);
+  /// treat rows differently). With `consistent`, tokens that are generated are
+  /// computed by the entry that takes in parts of prompts, and have the bits
+  /// that they have in a prompt; it is an error if there is no such entry.
+  static Result<std::unique_ptr<Scheduler>>
+  create(Session &session, bool prefills, bool consistent = false);
   ~Scheduler();
 
   /// Sequences at once, and tokens of each at most.

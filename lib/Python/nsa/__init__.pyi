@@ -116,10 +116,12 @@ class Model:
         self, prompts: str | numpy.typing.ArrayLike | Sequence[str] | Sequence[numpy.typing.ArrayLike], tokens: int = 256,
         *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: str | Sequence[str] = (),
         ignore_end: bool = False, context: int | None = None, return_logprobs: bool = False, return_selection: bool = False,
+        consistent: bool = False,
     ) -> Any: ...
     def logprobs(
         self, prompts: numpy.typing.ArrayLike | Sequence[numpy.typing.ArrayLike],
         continuations: numpy.typing.ArrayLike | Sequence[numpy.typing.ArrayLike], *, context: int | None = None,
+        consistent: bool = False,
     ) -> Any: ...
 
 class Scheduler:
@@ -128,8 +130,8 @@ class Scheduler:
     longest: int
     def __init__(
         self, checkpoint: _Path, *, slots: int | None = None, context: int | None = None, prefill_chunk: int | None = None,
-        pages: int | None = None, artifact: _Path | bytes | None = None, target: str | None = None, precision: str | None = None,
-        **options: Any,
+        pages: int | None = None, consistent: bool = False, artifact: _Path | bytes | None = None, target: str | None = None,
+        precision: str | None = None, **options: Any,
     ) -> None: ...
     @property
     def waiting(self) -> int: ...

@@ -10,7 +10,7 @@ from nsa._checkpoint import Checkpoint
 from nsa._compile import load
 from nsa._module import Module
 from nsa._runtime import InputError, RunError
-from nsa._scheduler import SAMPLING, Sequences, list_stops
+from nsa._scheduler import SAMPLING, Sequences, list_stops, part_of
 
 
 class _Parameters(collections.abc.MutableMapping):
@@ -166,9 +166,9 @@ class Model(Checkpoint):
             inputs = {**inputs, "start": numpy.zeros_like(ids)}
         return self.module.run(entry, inputs)
 
-    @takes(**SAMPLING, context=optional(whole(1)), return_logprobs=truth, return_selection=truth)
+    @takes(**SAMPLING, context=optional(whole(1)), return_logprobs=truth, return_selection=truth, consistent=truth)
     def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), ignore_end=False,
-                 context=None, return_logprobs=False, return_selection=False):
+                 context=None, return_logprobs=False, return_selection=False, consistent=False):
         """What follows prompts, token by token.
 
         `prompts` is a text, ids [T], or a list of texts or of ids, which are continued as one
@@ -184,7 +184,9 @@ class Model(Checkpoint):
         `return_logprobs` or `return_selection` a tuple of that and, for each prompt, of
         what was asked for, in this order: the log-probability of each id that was drawn, as
         logits alone say it, and the blocks that layers selected for each id of the prompt and
-        its continuation but the last one drawn, int32 [sparse layers, Hkv, ids, count].
+        its continuation but the last one drawn, int32 [sparse layers, Hkv, ids, count]. With
+        `consistent`, logits and blocks of an id are the bits that they are where it is in a
+        prompt, of any batch, which takes longer (docs/consistency.md).
 
         The first call compiles the model once more, for sequences of `context` ids (4 times
         seq_len) and as many prompts, with caches (docs/generate.md), and loads it; not where an
@@ -207,9 +209,9 @@ class Model(Checkpoint):
         if not ids:
             raise InputError("prompts is an empty list, expected at least one")
         ends = [] if ignore_end else self._ends
-        module = self.module if context == own and len(ids) == 1 and not return_selection else None
+        module = self.module if context == own and len(ids) == 1 and not return_selection and not consistent else None
         with self._lock:
-            sequences = self._sequences(ids, context, return_selection, module)
+            sequences = self._sequences(ids, context, return_selection, module, consistent)
             tokens, selections = sequences.run(
                 [sequences.add(own, tokens, (temperature, top_k, top_p), seed, is_text, stop, ends, row,
                                logprobs=0 if return_logprobs else -1)
@@ -229,10 +231,10 @@ class Model(Checkpoint):
             found = [every[0] for every in found]
         return tuple(found) if len(found) > 1 else found[0]
 
-    @takes(context=optional(whole(1)))
-    def logprobs(self, prompts, continuations, *, context=None):
+    @takes(context=optional(whole(1)), consistent=truth)
+    def logprobs(self, prompts, continuations, *, context=None, consistent=False):
         """The log-probabilities that `generate` had for the ids of continuations, bit for bit where
-        batch and context are the same.
+        batch and context are the same; with `consistent` for both, wherever a continuation begins.
 
         `prompts` are ids [T] or a list of ids, `continuations` what follows them, ids alike.
         Returns a list of numbers, or a list of these.
@@ -246,24 +248,25 @@ class Model(Checkpoint):
         ids = [self._check_prompt(f"prompt {number}", own, len(after), context)
                for number, (own, after) in enumerate(zip(given, following), 1)]
         with self._lock:
-            sequences = self._sequences(ids, context)
+            sequences = self._sequences(ids, context, consistent=consistent)
             tokens, _ = sequences.run([sequences.add(own, len(after), (0, 0, 1), 0, False, given=after, logprobs=0)
                                        for own, after in zip(ids, following)])
         found = [[token.logprobs[0][1] for token in own] for own in tokens]
         return found[0] if single else found
 
-    def _sequences(self, ids, context, selection=False, module=None):
+    def _sequences(self, ids, context, selection=False, module=None, consistent=False):
         """Sequences whose prompts are prefilled, with the present parameters, by a program that `generate` keeps, or this module."""
         if module is None:
             length = self.seq_len
-            while length < max(map(len, ids)):
+            while length < max(map(len, ids)) and not consistent:
                 length *= 2
             length = min(length, max(context, self.seq_len))
-            key = len(ids), context, length, selection
+            key = len(ids), context, length, selection, consistent
             if key not in self._generators:
-                options = {**self._options, "seq_len": length, **({"selection": True} if selection else {})}
+                options = {**self._options, "seq_len": length, **({"selection": True} if selection else {}),
+                           **({"prefill_chunk": part_of(context, consistent)} if consistent else {})}
                 self._generators[key] = self._load_caches(self._compile(micro_batch=len(ids), context=context, **options))
             module = self._generators[key]
             for name in self.parameters.changed:
                 module.write(name, self.parameters[name])
-        return Sequences(self, module, prefills=True)
+        return Sequences(self, module, prefills=True, consistent=consistent)

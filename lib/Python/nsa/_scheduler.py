@@ -32,6 +32,11 @@ def ids(name, value):
     return [whole(0, (1 << 31) - 1)(f"{name}[{i}]", each) for i, each in enumerate(several(name, value, "a list of ids"))]
 
 
+def part_of(context, consistent):
+    """Ids of a part of a prompt that is usual."""
+    return min(64 if consistent else 128, 1 << context.bit_length() - 1)
+
+
 class GeneratedToken(typing.NamedTuple):
     """See Scheduler.step."""
     request: int
@@ -63,9 +68,9 @@ class _Text:
 class Sequences:
     """The sequences of a module with caches: requests of ids, and their texts. `owner` is a Checkpoint."""
 
-    def __init__(self, owner, module, prefills=False):
+    def __init__(self, owner, module, prefills=False, consistent=False):
         self._text, self._vocab = owner._text, owner.vocab
-        self._program = module.program.schedule(prefills)
+        self._program = module.program.schedule(prefills, consistent)
         self._texts = {}
         # A text begins with its request, whatever thread steps.
         self._lock = threading.RLock()
@@ -137,7 +142,8 @@ class Scheduler:
     one in each step of the others, and parts that a prompt shares with one before are copied; 0 takes in an id a step,
     with less memory for windows and compressed keys. With `pages`, slots share so many pages of one selected block of ids
     each in place of rows for the whole context: a request waits until there are enough for all of its ids, and what it
-    shares with others has the same pages. The program is compiled from the checkpoint's configuration, with the
+    shares with others has the same pages. With `consistent`, each id is computed by the part of `prefill_chunk` (64) ids that
+    it is in, again, and has the same bits generated and in a prompt (docs/consistency.md). The program is compiled from the checkpoint's configuration, with the
     keywords of nsa.Model; or give `artifact`, which nsa-compile makes with --context and as many sequences as there are
     slots. Threads may share a scheduler.
 
@@ -146,9 +152,9 @@ class Scheduler:
     """
 
     @takes(checkpoint=path, slots=optional(whole(1, 4096)), context=optional(whole(1)), prefill_chunk=optional(whole()),
-           pages=optional(whole(1)), target=optional(text), precision=optional(text))
-    def __init__(self, checkpoint, *, slots=None, context=None, prefill_chunk=None, pages=None, artifact=None, target=None,
-                 precision=None, **options):
+           pages=optional(whole(1)), consistent=truth, target=optional(text), precision=optional(text))
+    def __init__(self, checkpoint, *, slots=None, context=None, prefill_chunk=None, pages=None, consistent=False, artifact=None,
+                 target=None, precision=None, **options):
         compiled = {"slots": slots, "context": context, "prefill_chunk": prefill_chunk, "pages": pages, "target": target,
                     "precision": precision}
         given = [name for name, value in compiled.items() if value is not None]
@@ -160,10 +166,10 @@ class Scheduler:
         else:
             context = context or 4 * int(re.search(r"^  seq_len: *(\d+)", model.config, re.M)[1])
             if prefill_chunk is None:
-                prefill_chunk = min(128, 1 << context.bit_length() - 1)
+                prefill_chunk = part_of(context, consistent)
             module = model._compile(target=target or "cpu", micro_batch=slots or 8, context=context, prefill_chunk=prefill_chunk,
                                     pages=pages or 0, precision=precision or model._weights.precision, **options)
-        self._sequences = Sequences(model, model._load_caches(module))
+        self._sequences = Sequences(model, model._load_caches(module), consistent=consistent)
         #: Prompts that are continued at once, and the most ids of each with what follows: by the context, and by all pages.
         self.slots, self.context, self.longest = self._sequences.slots, self._sequences.context, self._sequences.longest
 

@@ -34,6 +34,8 @@ def _parser():
                         "wait, a multiple of the stride of compressed blocks; 0 takes in one a step, with less memory [128]")
     limits.add_argument("--pages", type=whole_number(1), metavar="N", help="pages of caches, of one selected block of tokens each, that "
                         "all slots share; a request waits until there are enough [each slot has the whole context]")
+    limits.add_argument("--consistent", action="store_true", help="compute each token as it is computed in a prompt, bit for bit, which "
+                        "takes longer; --prefill-chunk is then 64 unless given")
     model = parser.add_argument_group("the model")
     model.add_argument("--target", help="cpu, or a GPU such as sm_90a [cpu]")
     model.add_argument("--device", type=whole_number(0), default=0, metavar="N", help="number of the GPU [0]")
@@ -58,7 +60,7 @@ def main(arguments=None):
     parsed = _parser().parse_args(arguments)
     try:
         scheduler = Scheduler(parsed.checkpoint, slots=parsed.slots, context=parsed.context, prefill_chunk=parsed.prefill_chunk,
-                              pages=parsed.pages, artifact=parsed.artifact, target=parsed.target, precision=parsed.precision, threads=parsed.threads, device=parsed.device)
+                              pages=parsed.pages, consistent=parsed.consistent, artifact=parsed.artifact, target=parsed.target, precision=parsed.precision, threads=parsed.threads, device=parsed.device)
         server = Server(scheduler, parsed.name, chat=parsed.chat, tokens=parsed.max_tokens, clients=parsed.max_clients,
                         body_bytes=parsed.max_body << 10, seconds=parsed.timeout)
         asyncio.run(_serve(server, parsed))
