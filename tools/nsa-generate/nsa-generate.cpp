@@ -253,7 +253,8 @@ static Result<Job> prepare(const GenerateOptions &options) {
   }
   NSA_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
                        openProgram(options, weights, path));
-  NSA_ASSIGN_OR_RETURN(Generator generator, Generator::create(*program, options.consistent));
+  NSA_ASSIGN_OR_RETURN(Generator generator,
+                       Generator::create(*program, options.consistent));
   if (int64_t(prompts.size()) > generator.batch())
     return Error{path + " generates " + std::to_string(generator.batch()) +
                  " sequences at once, there are " +
