@@ -65,7 +65,8 @@ static void addSamplingOptions(CLI::App &app, GenerateOptions &options) {
       ->capture_default_str();
   app.add_flag("--consistent", options.consistent,
                "Compute each token as it is computed in a prompt, bit for bit, "
-               "which takes longer");
+               "which takes longer: by nsa-compile --prefill-chunk, 64 unless "
+               "given");
 }
 
 static void addProgramOptions(CLI::App &app, GenerateOptions &options) {
