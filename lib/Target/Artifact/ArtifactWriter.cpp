@@ -3,13 +3,11 @@
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/NN/NNAttributes.h"
-#include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/ModelConfig.h"
 #include "lib/Target/Artifact/ExtentWriter.h"
-#include "nsa/Artifact/DataType.h"
+#include "lib/Target/Artifact/ProgramWriter.h"
 #include "nsa/Artifact/Format.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -39,7 +37,7 @@ std::string nsa::formatLocation(Location location) {
   return "unknown";
 }
 
-static DataType getDataType(Type type) {
+DataType nsa::getDataType(Type type) {
   return llvm::TypeSwitch<Type, DataType>(type)
       .Case<Float32Type>([](auto) { return DataType::F32; })
       .Case<BFloat16Type>([](auto) { return DataType::BF16; })
@@ -63,97 +61,12 @@ static artifact::InitKind getInitKind(nn::InitKind kind) {
   llvm_unreachable("unknown kind of initial value");
 }
 
-namespace {
-/// Builds the payload from the module's operations, in their order.
-class Writer {
-public:
-  /// Without an identity, leaves out what changes nothing that is computed: the
-  /// identity is the hash of that.
-  Writer(ModuleOp module, ArrayRef<ArrayRef<char>> images,
-         const ArtifactMetadata &metadata, std::optional<uint64_t> identity)
-      : module(module), images(images), metadata(metadata), identity(identity) {
-  }
-
-  /// Returns the payload.
-  FailureOr<StringRef> run();
-
-private:
-  using TensorMapList = fb::Offset<fb::Vector<fb::Offset<artifact::TensorMap>>>;
-
-  /// Reports the first error. Output after it is useless.
-  InFlightDiagnostic fail(Operation *op, const Twine &message) {
-    return std::exchange(hasFailed, true) ? InFlightDiagnostic()
-                                          : op->emitOpError(message);
-  }
-  void checkName(Operation *op, StringRef name);
-  artifact::Slice writeSlice(Operation *user,
-                             std::optional<rt::SliceAttr> slice);
-  artifact::Slice writeRoot(Operation *user, Value root);
-  artifact::Slice writeMemory(Operation *user, Value value);
-  void writeTensor(rt::TensorOp op);
-  void writeSegment(rt::SegmentOp op);
-  void writeKernel(rt::KernelOp op);
-  TensorMapList writeTensorMaps(ArrayAttr maps);
-  std::vector<artifact::Selection> getSelections(rt::KernelOp op);
-  void writeEntry(rt::EntryOp op);
-  void writeBuffers(rt::EntryOp op);
-  fb::Offset<artifact::Command> writeCommand(Operation *op);
-  fb::Offset<fb::Vector<uint32_t>> writeTensorList(ArrayAttr names);
-  uint32_t getLocation(Location location);
-  LogicalResult finish();
-
-  struct Action {
-    artifact::Action type = artifact::Action::NONE;
-    fb::Offset<void> value;
-  };
-  Action writeAction(rt::LaunchOp op);
-  Action writeAction(rt::GemmOp op);
-  Action writeAction(rt::FillOp op);
-  void noteRanks(Operation *op, uint64_t count, bool shareSequences);
-  Action writeCopy(Operation *op, Value source, Value out,
-                   artifact::CopyPart part);
-  template <typename OpT>
-  Action writeChunks(OpT op, Value source, Value out, artifact::CopyPart part);
-  Action writeAction(rt::CopyOp op);
-  Action writeAction(rt::SliceShardOp op);
-  Action writeAction(rt::WriteShardOp op);
-  Action writeAction(rt::SliceSequenceOp op);
-  Action writeAction(rt::WriteSequenceOp op);
-  Action writeAction(rt::InitializeOp op);
-  Action writeAction(rt::CollectiveStartOp op);
-  Action writeAction(rt::CollectiveDoneOp op);
-
-  ModuleOp module;
-  ArrayRef<ArrayRef<char>> images;
-  const ArtifactMetadata &metadata;
-  std::optional<uint64_t> identity;
-
-  fb::FlatBufferBuilder builder;
-  std::vector<fb::Offset<artifact::Segment>> segments;
-  std::vector<fb::Offset<artifact::Tensor>> tensors;
-  std::vector<fb::Offset<artifact::Kernel>> kernels;
-  std::vector<fb::Offset<artifact::Entry>> entries;
-  std::vector<fb::Offset<artifact::Buffer>> buffers;
-  DenseMap<StringAttr, uint32_t> segmentNumbers;
-  DenseMap<StringAttr, uint32_t> tensorNumbers;
-  DenseMap<StringAttr, uint32_t> kernelNumbers;
-  DenseMap<StringAttr, rt::TensorOp> tensorOps;
-  std::vector<std::string> locations;
-  llvm::StringMap<uint32_t> locationNumbers;
-  /// Ranks that have parts of memory; 0 if none have.
-  uint32_t ranks = 0;
-  /// Ranks that share a sequence.
-  uint32_t sequenceRanks = 1;
-  bool hasFailed = false;
-};
-} // namespace
-
 //===----------------------------------------------------------------------===//
 // Segments, tensors, kernels
 //===----------------------------------------------------------------------===//
 
 /// Names appear in messages, files and command lines.
-void Writer::checkName(Operation *op, StringRef name) {
+void ProgramWriter::checkName(Operation *op, StringRef name) {
   hasFailed |= name.empty();
   for (unsigned char byte : name.bytes())
     if ((byte <= ' ' || byte > '~') && !std::exchange(hasFailed, true))
@@ -161,8 +74,8 @@ void Writer::checkName(Operation *op, StringRef name) {
                                   << ", which is not a printable character";
 }
 
-artifact::Slice Writer::writeSlice(Operation *user,
-                                   std::optional<rt::SliceAttr> slice) {
+artifact::Slice ProgramWriter::writeSlice(Operation *user,
+                                          std::optional<rt::SliceAttr> slice) {
   if (!slice) {
     fail(user, "has memory without an address");
     return {};
@@ -177,14 +90,14 @@ artifact::Slice Writer::writeSlice(Operation *user,
 }
 
 /// Of a view, what lies between its first and its last element.
-artifact::Slice Writer::writeMemory(Operation *user, Value value) {
+artifact::Slice ProgramWriter::writeMemory(Operation *user, Value value) {
   artifact::Slice slice = writeRoot(user, rt::getMemoryRoot(value));
   return artifact::Slice(slice.segment(),
                          slice.offset() + rt::getByteOffset(value),
                          rt::getByteSize(cast<MemRefType>(value.getType())));
 }
 
-artifact::Slice Writer::writeRoot(Operation *user, Value root) {
+artifact::Slice ProgramWriter::writeRoot(Operation *user, Value root) {
   if (auto buffer = root.getDefiningOp<rt::BufferOp>())
     return writeSlice(buffer, buffer.getSlice());
   if (auto get = root.getDefiningOp<rt::GetOp>()) {
@@ -206,14 +119,14 @@ artifact::Slice Writer::writeRoot(Operation *user, Value root) {
   return {};
 }
 
-void Writer::writeSegment(rt::SegmentOp op) {
+void ProgramWriter::writeSegment(rt::SegmentOp op) {
   segmentNumbers[op.getSymNameAttr()] = segments.size();
   segments.push_back(artifact::CreateSegment(
       builder, static_cast<artifact::SegmentKind>(op.getKind()), op.getSize(),
       op.getAlignment()));
 }
 
-void Writer::writeTensor(rt::TensorOp op) {
+void ProgramWriter::writeTensor(rt::TensorOp op) {
   tensorNumbers[op.getSymNameAttr()] = tensors.size();
   tensorOps[op.getSymNameAttr()] = op;
   artifact::Slice slice = writeSlice(op, op.getSlice());
@@ -246,7 +159,7 @@ void Writer::writeTensor(rt::TensorOp op) {
 }
 
 /// Nothing for a kernel that has none.
-Writer::TensorMapList Writer::writeTensorMaps(ArrayAttr maps) {
+ProgramWriter::TensorMapList ProgramWriter::writeTensorMaps(ArrayAttr maps) {
   if (!maps || maps.empty())
     return {};
   std::vector<fb::Offset<artifact::TensorMap>> list;
@@ -267,7 +180,7 @@ Writer::TensorMapList Writer::writeTensorMaps(ArrayAttr maps) {
 }
 
 /// The inputs of a kernel that hold numbers of blocks.
-std::vector<artifact::Selection> Writer::getSelections(rt::KernelOp op) {
+std::vector<artifact::Selection> ProgramWriter::getSelections(rt::KernelOp op) {
   std::vector<artifact::Selection> selections;
   auto blocks = op->getAttrOfType<DenseI64ArrayAttr>(kSelectBlocksAttr);
   if (!blocks)
@@ -295,7 +208,7 @@ std::vector<artifact::Selection> Writer::getSelections(rt::KernelOp op) {
   return selections;
 }
 
-void Writer::writeKernel(rt::KernelOp op) {
+void ProgramWriter::writeKernel(rt::KernelOp op) {
   checkName(op, op.getSymName());
   kernelNumbers[op.getSymNameAttr()] = kernels.size();
   std::vector<uint8_t> types;
@@ -335,173 +248,10 @@ void Writer::writeKernel(rt::KernelOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Commands
-//===----------------------------------------------------------------------===//
-
-Writer::Action Writer::writeAction(rt::LaunchOp op) {
-  std::vector<artifact::Slice> operands;
-  for (Value operand : op.getOperands())
-    operands.push_back(writeMemory(op, operand));
-  auto kernel = kernelNumbers.find(op.getKernelAttr().getAttr());
-  if (kernel == kernelNumbers.end()) {
-    fail(op, "launches ") << op.getKernelAttr() << ", which is not compiled";
-    return {};
-  }
-  auto vector = builder.CreateVectorOfStructs(operands);
-  return {artifact::Action::Launch,
-          artifact::CreateLaunch(builder, kernel->second, vector).Union()};
-}
-
-static DataType getElementDataType(Value memory) {
-  return getDataType(cast<MemRefType>(memory.getType()).getElementType());
-}
-
-Writer::Action Writer::writeAction(rt::GemmOp op) {
-  artifact::Slice lhs = writeMemory(op, op.getLhs());
-  artifact::Slice rhs = writeMemory(op, op.getRhs());
-  artifact::Slice out = writeMemory(op, op.getOut());
-  std::optional<artifact::Slice> addend, workspace;
-  if (op.getAddend())
-    addend = writeMemory(op, op.getAddend());
-  if (op.getWorkspace() || op.getWorkspaceSize() > 0)
-    workspace = writeSlice(op, op.getWorkspace());
-  rt::GemmOp::Sizes sizes = op.getSizes();
-  return {artifact::Action::Gemm,
-          artifact::CreateGemm(
-              builder, sizes.m, sizes.n, sizes.k, op.getTransposeLhs(),
-              op.getTransposeRhs(), getElementDataType(op.getLhs()),
-              getElementDataType(op.getRhs()), getElementDataType(op.getOut()),
-              op.getBeta().convertToFloat(), &lhs, &rhs, &out,
-              workspace ? &*workspace : nullptr, op.getAlpha().convertToFloat(),
-              addend ? &*addend : nullptr, op.getBatch())
-              .Union()};
-}
-
-Writer::Action Writer::writeAction(rt::FillOp op) {
-  artifact::Slice out = writeMemory(op, op.getOut());
-  return {artifact::Action::Fill,
-          artifact::CreateFill(builder, getElementDataType(op.getOut()),
-                               op.getValue().convertToDouble(), &out)
-              .Union()};
-}
-
-void Writer::noteRanks(Operation *op, uint64_t count, bool shareSequences) {
-  uint32_t &known = shareSequences ? sequenceRanks : ranks;
-  if (known > 1 && known != count)
-    fail(op, "is for ") << count << " ranks, other operations are for "
-                        << known;
-  known = count;
-}
-
-Writer::Action Writer::writeCopy(Operation *op, Value source, Value out,
-                                 artifact::CopyPart part) {
-  artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
-  if (part != artifact::CopyPart::None) {
-    // The shard of each rank.
-    auto [own, whole] = std::minmax(from.size(), to.size());
-    noteRanks(op, whole / own, /*shareSequences=*/false);
-  }
-  return {artifact::Action::Copy,
-          artifact::CreateCopy(builder, &from, &to, part).Union()};
-}
-
-/// Copies between `memory` and rows of sequences that ranks share.
-template <typename OpT>
-Writer::Action Writer::writeChunks(OpT op, Value source, Value out,
-                                   artifact::CopyPart part) {
-  artifact::Slice from = writeMemory(op, source), to = writeMemory(op, out);
-  noteRanks(op, op.getRanks(), /*shareSequences=*/true);
-  auto type = cast<MemRefType>(op.getMemory().getType());
-  auto rows = cast<MemRefType>(op.getRows().getType());
-  int64_t tokens = 0;
-  if (op.getPattern() == rt::ChunkPattern::Own)
-    tokens = type.getDimSize(1) - rows.getDimSize(1);
-  else if (op.getPattern() != rt::ChunkPattern::Chunks)
-    tokens = type.getDimSize(1) / int64_t(2 * op.getRanks());
-  uint64_t tokenBytes =
-      rt::getByteSize(rows) / uint64_t(rows.getDimSize(0) * rows.getDimSize(1));
-  return {artifact::Action::Copy,
-          artifact::CreateCopy(
-              builder, &from, &to, part, uint64_t(rows.getDimSize(0)) / 2,
-              static_cast<artifact::ChunkPattern>(op.getPattern()),
-              uint64_t(tokens) * tokenBytes)
-              .Union()};
-}
-
-Writer::Action Writer::writeAction(rt::CopyOp op) {
-  return writeCopy(op, op.getSource(), op.getOut(), artifact::CopyPart::None);
-}
-
-Writer::Action Writer::writeAction(rt::SliceShardOp op) {
-  return writeCopy(op, op.getMemory(), op.getPart(),
-                   artifact::CopyPart::Source);
-}
-
-Writer::Action Writer::writeAction(rt::WriteShardOp op) {
-  return writeCopy(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
-}
-
-Writer::Action Writer::writeAction(rt::SliceSequenceOp op) {
-  return writeChunks(op, op.getMemory(), op.getRows(),
-                     artifact::CopyPart::Source);
-}
-
-Writer::Action Writer::writeAction(rt::WriteSequenceOp op) {
-  return writeChunks(op, op.getRows(), op.getMemory(), artifact::CopyPart::Out);
-}
-
-Writer::Action Writer::writeAction(rt::InitializeOp op) {
-  auto get = op.getOut().getDefiningOp<rt::GetOp>();
-  auto tensor = tensorNumbers.find(get.getTensorAttr().getAttr());
-  if (tensor == tensorNumbers.end()) {
-    fail(op, "names ") << get.getTensorAttr() << ", which is not a tensor";
-    return {};
-  }
-  return {artifact::Action::Initialize,
-          artifact::CreateInitialize(builder, tensor->second).Union()};
-}
-
-Writer::Action Writer::writeAction(rt::CollectiveStartOp op) {
-  artifact::Slice memory = writeMemory(op, op.getMemory());
-  uint64_t sequences = 0;
-  if (op.isOfSequences()) {
-    noteRanks(op, *op.getRanks(), /*shareSequences=*/true);
-    sequences = cast<MemRefType>(op.getMemory().getType()).getDimSize(0);
-  }
-  return {artifact::Action::CollectiveStart,
-          artifact::CreateCollectiveStart(
-              builder, &memory, getElementDataType(op.getMemory()),
-              static_cast<CollectiveKind>(op.getKind()), sequences)
-              .Union()};
-}
-
-Writer::Action Writer::writeAction(rt::CollectiveDoneOp op) {
-  artifact::Slice memory = writeMemory(op, op.getMemory());
-  return {artifact::Action::CollectiveDone,
-          artifact::CreateCollectiveDone(builder, &memory).Union()};
-}
-
-fb::Offset<artifact::Command> Writer::writeCommand(Operation *op) {
-  auto action =
-      llvm::TypeSwitch<Operation *, Action>(op)
-          .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
-                rt::SliceShardOp, rt::WriteShardOp, rt::SliceSequenceOp,
-                rt::WriteSequenceOp, rt::InitializeOp, rt::CollectiveStartOp,
-                rt::CollectiveDoneOp>(
-              [&](auto command) { return writeAction(command); })
-          .Default([&](Operation *op) {
-            fail(op, "has no form in an artefact");
-            return Action();
-          });
-  return artifact::CreateCommand(builder, action.type, action.value,
-                                 getLocation(op->getLoc()));
-}
-
-//===----------------------------------------------------------------------===//
 // Entries
 //===----------------------------------------------------------------------===//
 
-uint32_t Writer::getLocation(Location location) {
+uint32_t ProgramWriter::getLocation(Location location) {
   if (!identity)
     return 0;
   std::string text = formatLocation(location);
@@ -511,14 +261,15 @@ uint32_t Writer::getLocation(Location location) {
   return entry->second;
 }
 
-fb::Offset<fb::Vector<uint32_t>> Writer::writeTensorList(ArrayAttr names) {
+fb::Offset<fb::Vector<uint32_t>>
+ProgramWriter::writeTensorList(ArrayAttr names) {
   std::vector<uint32_t> numbers;
   for (auto name : names.getAsRange<FlatSymbolRefAttr>())
     numbers.push_back(tensorNumbers.lookup(name.getAttr()));
   return builder.CreateVector(numbers);
 }
 
-void Writer::writeEntry(rt::EntryOp op) {
+void ProgramWriter::writeEntry(rt::EntryOp op) {
   checkName(op, op.getSymName());
   std::vector<fb::Offset<artifact::Command>> commands;
   for (rt::CommandOpInterface command : rt::getCommands(op))
@@ -533,7 +284,7 @@ void Writer::writeEntry(rt::EntryOp op) {
                                           op.getArenaPeak().value_or(0)));
 }
 
-void Writer::writeBuffers(rt::EntryOp op) {
+void ProgramWriter::writeBuffers(rt::EntryOp op) {
   for (const rt::Lifetime &lifetime : rt::getLifetimes(op)) {
     rt::BufferOp buffer = lifetime.buffer;
     artifact::Slice slice = writeSlice(buffer, buffer.getSlice());
@@ -572,7 +323,7 @@ static std::string getConfig(ModuleOp module) {
   return text ? text.str() : "";
 }
 
-LogicalResult Writer::finish() {
+LogicalResult ProgramWriter::finish() {
   auto strings = [&](const std::vector<std::string> &list) {
     return builder.CreateVectorOfStrings(list);
   };
@@ -625,7 +376,7 @@ LogicalResult Writer::finish() {
   return success();
 }
 
-FailureOr<StringRef> Writer::run() {
+FailureOr<StringRef> ProgramWriter::run() {
   // A call changes fields: all must be there.
   builder.ForceDefaults(hasExtents(module));
   // Slices name segments, commands name tensors and kernels: definitions first.
@@ -657,12 +408,12 @@ static uint32_t getFileVersion(ModuleOp module) {
 FailureOr<std::string> nsa::writeArtifact(ModuleOp module,
                                           ArrayRef<ArrayRef<char>> images,
                                           const ArtifactMetadata &metadata) {
-  Writer core(module, images, metadata, /*identity=*/std::nullopt);
+  ProgramWriter core(module, images, metadata, /*identity=*/std::nullopt);
   FailureOr<StringRef> program = core.run();
   if (failed(program))
     return failure();
   uint64_t identity = hashBytes(program->data(), program->size());
-  Writer writer(module, images, metadata, identity);
+  ProgramWriter writer(module, images, metadata, identity);
   FailureOr<StringRef> payload = writer.run();
   if (failed(payload))
     return failure();
