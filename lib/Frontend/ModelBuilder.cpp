@@ -9,7 +9,6 @@
 #include "dialects/NSA/NSAOps.h"
 #include "lib/Support/LayerKinds.h"
 #include "nsa/Artifact/TrainingContract.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 #include <cmath>
@@ -565,34 +564,6 @@ nn::ScopeOp ModelBuilder::makeScope(StringRef name, ArrayRef<int64_t> indices) {
   return op;
 }
 
-/// The sections of the configuration that say what the model computes.
-static DictionaryAttr getModelConfig(Builder &builder, RunConfig config) {
-  llvm::MapVector<StringRef, SmallVector<NamedAttribute>> sections;
-  for (const ConfigField &field : configSchema()) {
-    if (!isModelKey(field))
-      continue;
-    auto toAttribute = [&](const auto &access) -> Attribute {
-      const auto &value = access(config);
-      using T = std::decay_t<decltype(value)>;
-      if constexpr (std::is_same_v<T, std::string>)
-        return builder.getStringAttr(value);
-      else if constexpr (std::is_same_v<T, bool>)
-        return builder.getBoolAttr(value);
-      else if constexpr (std::is_same_v<T, double>)
-        return builder.getF64FloatAttr(value);
-      else
-        return builder.getI64IntegerAttr(value);
-    };
-    sections[field.section].push_back(
-        builder.getNamedAttr(field.key, std::visit(toAttribute, field.access)));
-  }
-  SmallVector<NamedAttribute> all;
-  for (auto &[section, values] : sections)
-    all.push_back(
-        builder.getNamedAttr(section, builder.getDictionaryAttr(values)));
-  return builder.getDictionaryAttr(all);
-}
-
 OwningOpRef<ModuleOp> ModelBuilder::build(StringRef name) {
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   builder.setInsertionPointToEnd(module->getBody());
@@ -600,7 +571,7 @@ OwningOpRef<ModuleOp> ModelBuilder::build(StringRef name) {
   root = nn::ModelOp::create(
       builder, loc, name,
       precision == "fp32" ? StringAttr() : builder.getStringAttr(precision),
-      getModelConfig(builder, config));
+      getModelConfig(context, config));
   builder.setInsertionPointToEnd(&root.getBody().emplaceBlock());
   findKinds();
   layers = makeScope("layers",

@@ -22,6 +22,10 @@ mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext *context,
                                              const RunConfig &config,
                                              llvm::StringRef name = "model");
 
+/// The sections of the configuration that say what the model computes.
+mlir::DictionaryAttr getModelConfig(mlir::MLIRContext *context,
+                                    RunConfig config);
+
 /// The text of a module that `buildModel` made: types have short names, lines
 /// at most 140 columns.
 std::string printModel(mlir::ModuleOp module);
