@@ -190,12 +190,15 @@ static const ConfigField *findField(const std::string &section,
   return nullptr;
 }
 
-static std::vector<std::string> sectionNames() {
+/// The message for a section that does not exist; empty for one that does.
+static std::string unknownSection(const std::string &section) {
   std::vector<std::string> names;
   for (const ConfigField &field : configSchema())
     if (names.empty() || names.back() != field.section)
       names.push_back(field.section);
-  return names;
+  if (std::find(names.begin(), names.end(), section) != names.end())
+    return "";
+  return "unknown section " + quote(section) + suggestion(section, names);
 }
 
 /// The message for a key that does not exist: the closest key of its section,
@@ -282,10 +285,8 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
   std::string section = scalarText(key);
   if (section == "stages")
     return readStages(key, value);
-  std::vector<std::string> names = sectionNames();
-  if (std::find(names.begin(), names.end(), section) == names.end())
-    return at(position(key),
-              "unknown section " + quote(section) + suggestion(section, names));
+  if (std::string message = unknownSection(section); !message.empty())
+    return at(position(key), message);
   if (!positions.emplace(section, position(key)).second)
     return at(position(key), "duplicate section " + quote(section));
   if (!value || !fy_node_is_mapping(value))
@@ -347,17 +348,15 @@ Status Reader::readStage(fy_node *stage, Position otherwise) {
 Status Reader::readStages(fy_node *key, fy_node *value) {
   if (!positions.emplace("stages", position(key)).second)
     return at(position(key), "duplicate section 'stages'");
-  if (!value || !fy_node_is_sequence(value) ||
-      fy_node_sequence_item_count(value) == 0)
+  int count = fy_node_sequence_item_count(value);
+  if (!value || !fy_node_is_sequence(value) || count == 0)
     return at(position(key),
               "section 'stages' must be a list of stages, at least one");
   constexpr int most = 100;
-  if (fy_node_sequence_item_count(value) > most)
-    return at(position(key),
-              "section 'stages' has " +
-                  std::to_string(fy_node_sequence_item_count(value)) +
-                  " stages, at most " + std::to_string(most) +
-                  " are supported");
+  if (count > most)
+    return at(position(key), "section 'stages' has " + std::to_string(count) +
+                                 " stages, at most " + std::to_string(most) +
+                                 " are supported");
   void *iterator = nullptr;
   while (fy_node *stage = fy_node_sequence_iterate(value, &iterator))
     NSA_RETURN_IF_ERROR(readStage(stage, position(key)));
@@ -517,10 +516,8 @@ static Status applyOverride(const std::string &text, RunConfig &config) {
     return fail("must have the form section.key=value");
   std::string section = text.substr(0, dot);
   std::string key = text.substr(dot + 1, equals - dot - 1);
-  std::vector<std::string> names = sectionNames();
-  if (std::find(names.begin(), names.end(), section) == names.end())
-    return fail("unknown section " + quote(section) +
-                suggestion(section, names));
+  if (std::string message = unknownSection(section); !message.empty())
+    return fail(message);
   const ConfigField *field = findField(section, key);
   if (!field)
     return fail(unknownKey(section, key));
