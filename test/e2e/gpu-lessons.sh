@@ -10,10 +10,10 @@ python=/usr/bin/python3
 "$python" "$lessons" run "$scratch/jobs" --out "$scratch/runs" ||
   fail "a lesson was forgotten"
 
-rm "$scratch/jobs/memory-256.nsax"
+rm "$scratch/jobs/memory-1024.nsax"
 "$python" "$lessons" run "$scratch/jobs" --out "$scratch/runs" \
   --only lesson-17 > "$scratch/log" 2>&1 && fail "a model is missing, and nothing failed"
-grep -q "memory-256.nsax" "$scratch/log" || fail "the missing model is not named"
+grep -q "memory-1024.nsax" "$scratch/log" || fail "the missing model is not named"
 
 # Races of our kernels are told from those within cuBLAS.
 PYTHONPATH=$(dirname "$lessons") "$python" - <<'PY' || fail "reports of races are read wrongly"
