@@ -241,6 +241,10 @@ def RT_BufferOp : RT_MemoryOp<"buffer", [
   let arguments = (ins OptionalAttr<RT_SliceAttr>:$slice,
                        OptionalAttr<RT_LiveRangeAttr>:$live);
   let results = (outs Res<RT_Memory, "", [MemAlloc]>:$memory);
+  // One that has no place yet.
+  let builders = [OpBuilder<(ins "::mlir::Type":$memory), [{
+    build($_builder, $_state, memory, /*slice=*/{}, /*live=*/{});
+  }]>];
   let assemblyFormat = [{
     (`at` $slice^)? (`live` $live^)? attr-dict `:` type($memory)
   }];

@@ -54,8 +54,7 @@ LogicalResult CompressGradientsPass::widenParts(Value memory, Value narrow) {
     auto type = cast<MemRefType>(take.getPart().getType());
     Value own = rt::BufferOp::create(
         builder, take.getLoc(),
-        MemRefType::get(type.getShape(), builder.getBF16Type()),
-        rt::SliceAttr(), rt::LiveRangeAttr());
+        MemRefType::get(type.getShape(), builder.getBF16Type()));
     rt::SliceShardOp::create(builder, take.getLoc(), narrow, own,
                              take.getShard());
     if (failed(kernels->launch(builder, take.getLoc(), own, take.getPart())))
@@ -78,8 +77,7 @@ LogicalResult CompressGradientsPass::narrow(rt::CollectiveStartOp start,
         builder, start.getLoc(),
         MemRefType::get({type.getNumElements()}, type.getElementType()),
         memory);
-  Value buffer = rt::BufferOp::create(builder, start.getLoc(), narrowType,
-                                      rt::SliceAttr(), rt::LiveRangeAttr());
+  Value buffer = rt::BufferOp::create(builder, start.getLoc(), narrowType);
   if (failed(kernels->launch(builder, start.getLoc(), flat, buffer)))
     return failure();
   rt::CollectiveStartOp::create(builder, start.getLoc(), start.getKind(),

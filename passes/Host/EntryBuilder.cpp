@@ -251,8 +251,7 @@ Value EntryBuilder::getDenseMemory(Value value) {
   Value &copy = denseCopies[value];
   if (!copy) {
     copy = rt::BufferOp::create(builder, value.getLoc(),
-                                getMemoryType(value.getType()), rt::SliceAttr(),
-                                rt::LiveRangeAttr());
+                                getMemoryType(value.getType()));
     emitCopy(memory, copy, value.getLoc());
   }
   return copy;
@@ -426,8 +425,7 @@ LogicalResult EntryBuilder::place(OpResult value) {
     // A part of what is not complete yet, or an update of a part.
     if (!memories.contains(root)) {
       Value memory = rt::BufferOp::create(builder, root.getLoc(),
-                                          getMemoryType(root.getType()),
-                                          rt::SliceAttr(), rt::LiveRangeAttr());
+                                          getMemoryType(root.getType()));
       occupants[memory] = root;
       memories[root] = memory;
       if (auto result = destinations.find(root); result != destinations.end())
@@ -445,8 +443,7 @@ LogicalResult EntryBuilder::place(OpResult value) {
   }
   if (!memory) {
     choice = "a buffer";
-    memory = rt::BufferOp::create(builder, value.getLoc(), getBufferType(type),
-                                  rt::SliceAttr(), rt::LiveRangeAttr());
+    memory = rt::BufferOp::create(builder, value.getLoc(), getBufferType(type));
   }
   NSA_DEBUG() << "@" << function.getName() << ": " << value.getOwner()
               << " puts result " << value.getResultNumber() << " into "

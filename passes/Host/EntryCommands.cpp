@@ -165,8 +165,7 @@ static Value createTails(OpBuilder &builder, Location loc, Value rows,
   shape[0] /= 2;
   shape[1] = 2 * ranks * tokens;
   return rt::BufferOp::create(builder, loc,
-                              MemRefType::get(shape, type.getElementType()),
-                              rt::SliceAttr(), rt::LiveRangeAttr());
+                              MemRefType::get(shape, type.getElementType()));
 }
 
 void EntryBuilder::emitGatherHalo(nn::GatherHaloOp gather) {
@@ -215,8 +214,7 @@ void EntryBuilder::emitReduceScatter(nn::ReduceScatterSequenceOp scatter) {
                 lastReaders.lookup(root) == numbers[scatter] &&
                 occupants.lookup(buffer) == root;
   if (!isLast) {
-    Value copy = rt::BufferOp::create(builder, loc, memory.getType(),
-                                      rt::SliceAttr(), rt::LiveRangeAttr());
+    Value copy = rt::BufferOp::create(builder, loc, memory.getType());
     emitCopy(memory, copy, loc);
     memory = copy;
   }
@@ -278,8 +276,8 @@ LogicalResult EntryBuilder::emitConcat(nn::ConcatOp concat) {
 Value EntryBuilder::copyOddPart(Value part) {
   Location loc = part.getLoc();
   Value source = viewAt(placement.getSource(part), part.getType(), loc);
-  Value copy = rt::BufferOp::create(builder, loc, getMemoryType(part.getType()),
-                                    rt::SliceAttr(), rt::LiveRangeAttr());
+  Value copy =
+      rt::BufferOp::create(builder, loc, getMemoryType(part.getType()));
   emitCopy(source, copy, loc);
   memories[part] = copy;
   occupants[copy] = part;
@@ -353,8 +351,8 @@ void EntryBuilder::emitHead() {
     Value &copy = savedMemories[argument];
     if (copy)
       continue;
-    copy = rt::BufferOp::create(builder, loc, getMemoryType(argument.getType()),
-                                rt::SliceAttr(), rt::LiveRangeAttr());
+    copy =
+        rt::BufferOp::create(builder, loc, getMemoryType(argument.getType()));
     emitCopy(getMemory(argument), copy, loc);
   }
 }

@@ -167,8 +167,7 @@ Value ShardGradientsPass::allocate(OpBuilder &builder, Uses &uses,
                                    const ShardBucket &bucket) {
   Location loc = uses.first->getLoc();
   Value buffer = rt::BufferOp::create(
-      builder, loc, MemRefType::get({bucket.elements}, builder.getF32Type()),
-      rt::SliceAttr(), rt::LiveRangeAttr());
+      builder, loc, MemRefType::get({bucket.elements}, builder.getF32Type()));
   for (OpOperand *operand : uses.operands)
     if (Value root = rt::getMemoryRoot(operand->get()); root != buffer)
       root.replaceAllUsesWith(rt::ViewOp::create(
@@ -185,8 +184,7 @@ LogicalResult ShardGradientsPass::addPart(OpBuilder &builder, Value buffer,
   Location loc = buffer.getLoc();
   rt::CollectiveDoneOp::create(builder, loc, buffer);
   auto type = MemRefType::get({bucket.elements / ranks}, builder.getF32Type());
-  Value own = rt::BufferOp::create(builder, loc, type, rt::SliceAttr(),
-                                   rt::LiveRangeAttr());
+  Value own = rt::BufferOp::create(builder, loc, type);
   rt::SliceShardOp::create(builder, loc, buffer, own, bucket.shard);
   Value sum =
       rt::ViewOp::create(builder, loc, type, getPart(builder, bucket.shard),

@@ -279,16 +279,15 @@ static Value rebase(OpBuilder &builder, Value value, const Use &use,
 /// first use.
 LogicalResult ShardParametersPass::gather(const Group &group,
                                           Operation *before) {
-  auto [number, element] = group.key;
-  const ShardBucket &bucket = (*buckets)[number];
+  Type element = group.key.second;
+  const ShardBucket &bucket = (*buckets)[group.key.first];
   Operation *first = group.getFirst();
   Location loc = first->getLoc();
   OpBuilder builder(before);
   Value own = getPart(builder, bucket);
   auto allocate = [&](int64_t elements) -> Value {
     return rt::BufferOp::create(builder, loc,
-                                MemRefType::get({elements}, element),
-                                rt::SliceAttr(), rt::LiveRangeAttr());
+                                MemRefType::get({elements}, element));
   };
   Value whole = allocate(bucket.elements);
   if (!element.isF32()) {

@@ -1,4 +1,4 @@
-//===- SumKernels.cpp - kernels on flat memory for passes on commands -----===//
+//===- SumKernels.cpp - kernels that convert and add vectors --------------===//
 
 #include "passes/Host/SumKernels.h"
 #include "dialects/Tile/TileBuilder.h"

@@ -1,5 +1,4 @@
-//===- SumKernels.h - kernels on flat memory for passes on commands -*- C++
-//-*-===//
+//===- SumKernels.h - kernels that convert and add vectors ------*- C++ -*-===//
 
 #ifndef NSA_PASSES_HOST_SUMKERNELS_H
 #define NSA_PASSES_HOST_SUMKERNELS_H

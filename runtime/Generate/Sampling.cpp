@@ -82,7 +82,7 @@ DrawParameters::DrawParameters(const SamplingOptions &options)
       topP(std::max<uint64_t>(toFraction(options.topP), 1)) {}
 
 /// exp((logit - largest) * inverse), by the operations of nn.draw
-/// (passes/Kernels/NN/Draw.cpp), each of which is rounded.
+/// (passes/Kernels/NN/DrawNumbers.cpp), each of which is rounded.
 static uint64_t weigh(float logit, float largest, float inverse) {
   float power = (logit - largest) * inverse;
   bool counts = power > -25.0f;

@@ -44,7 +44,7 @@ static Status saveTensors(const std::string &folder, const std::string &file,
                  found};
   }
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  if (file == shareFile(rank) || file == weightsFile(rank)) {
+  if (isRankFile(file, rank)) {
     NSA_ASSIGN_OR_RETURN(std::vector<StateRange> ranges,
                          model.stateRanges(rank));
     auto isElsewhere = [&](const StateRange &range) {
@@ -216,7 +216,7 @@ CheckpointSize checkpointSize(const TensorSet &model) {
   for (int rank = 0; rank < ranks; ++rank)
     for (const TensorView &tensor : model.tensors())
       if (std::string file = fileOf(tensor, model, rank);
-          rank == 0 || file == shareFile(rank) || file == weightsFile(rank))
+          rank == 0 || isRankFile(file, rank))
         files[file] += tensor.bytes;
   files.erase("");
   CheckpointSize size;

@@ -25,6 +25,10 @@ std::string weightsFile(int rank) {
   return "weights_rank" + std::to_string(rank) + ".safetensors";
 }
 
+bool isRankFile(const std::string &file, int rank) {
+  return file == shareFile(rank) || file == weightsFile(rank);
+}
+
 std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank) {
   switch (tensor.role) {
   case TensorRole::Parameter:

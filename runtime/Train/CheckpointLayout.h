@@ -45,6 +45,9 @@ std::string shareFile(int rank);
 /// model's file.
 std::string weightsFile(int rank);
 
+/// Whether a file is one of these two.
+bool isRankFile(const std::string &file, int rank);
+
 /// The file that keeps a tensor of one of the ranks that share the optimizer's
 /// states. Empty: gradients are zero between steps, constants follow from the
 /// program, and what samples need from the parameters.

@@ -25,8 +25,7 @@ Snapshot::take(const Model &model, PageMemory &memory, int rank, bool copies) {
   uint64_t bytes = 0;
   for (const TensorView &tensor : model.tensors()) {
     std::string file = checkpoint::fileOf(tensor, model, rank);
-    if (file.empty() || (rank != 0 && file != checkpoint::shareFile(rank) &&
-                         file != checkpoint::weightsFile(rank)))
+    if (file.empty() || (rank != 0 && !checkpoint::isRankFile(file, rank)))
       continue;
     snapshot->views.push_back(tensor);
     bytes += tensor.sharded ? 0 : paddedBytes(tensor);

@@ -18,10 +18,6 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-//===----------------------------------------------------------------------===//
-// Numbers
-//===----------------------------------------------------------------------===//
-
 namespace {
 constexpr int64_t kTile = 2048, kCols = 64;
 /// Bits of a threshold that a launch finds, and the numbers that these are.
@@ -29,13 +25,6 @@ constexpr int64_t kStepBits = 4, kBins = 1 << kStepBits,
                   kSteps = 32 / kStepBits;
 constexpr int32_t kLowest = std::numeric_limits<int32_t>::min();
 
-} // namespace
-
-//===----------------------------------------------------------------------===//
-// Kernels
-//===----------------------------------------------------------------------===//
-
-namespace {
 using In = nn::DrawOp::Adaptor;
 using Values = SmallVector<Value>;
 
