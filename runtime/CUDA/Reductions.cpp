@@ -270,6 +270,9 @@ Status Reductions::wait() {
     // Time passes in computations, too.
     if (hasMoved || begun == ended)
       lastProgress = now;
+    // This rank has given up meanwhile: what another one misses never ends.
+    if (hasFailed())
+      return fail("the run was ended");
     if (now < nextQuestion)
       continue;
     nextQuestion = now + askEvery;

@@ -75,6 +75,9 @@ LOST = "smoke-lost"
 SHARING = (2, 4, 8)
 PER_RANKS = ("-shared", "-context")
 KILL_LIMIT = 30
+# Seconds after --rank-seconds: 2 more where the store is silent, up to 2 until its ranks
+# have left, 3 until the launcher kills the frozen one.
+FROZEN_LIMIT = 8
 # Percent of a step that ranks may be apart, where steps take long enough to say.
 MOST_APART = 5
 # Steps that set things up, and between logged ones.
@@ -334,7 +337,7 @@ def run(args):
         if max(args.gpus) == 1:
             jobs.fail("smoke-lost needs two GPUs")
         disturb(args, signal.SIGKILL, KILL_LIMIT)
-        disturb(args, signal.SIGSTOP, 2 * args.rank_seconds + 5)
+        disturb(args, signal.SIGSTOP, args.rank_seconds + FROZEN_LIMIT)
         go_on(args)
 
 

@@ -378,6 +378,19 @@ TEST(GPURanksTest, LostRank_IsWaitedForNoLonger) {
   });
 }
 
+// Ranks agree while a step runs, and its reductions were once waited for until
+// they timed out as well.
+TEST(GPURanksTest, AbortedRun_IsWaitedForNoLonger) {
+  inProcess([] {
+    TempDir folder;
+    OtherRank other(folder, 2);
+    Rank rank(folder, 0);
+    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+    rank.group.abortRun();
+    EXPECT_TRUE(contains(rank.average(1).message(), "the run was ended"));
+  });
+}
+
 TEST(GPURanksTest, RanksDoNotConnect_TimesOut) {
   inProcess([] {
     TempDir folder;
