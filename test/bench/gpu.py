@@ -5,11 +5,13 @@
       compiles what is measured, models of larger vocabularies and heads of public
       models (test/shapes.txt) if they are named; needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
       later one, by the driver
-  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--data DATA] [--after N] [--torch PYTHON]
+  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--rounds N] [--data DATA] [--after N] [--torch PYTHON]
       trains each for some steps and prints tokens per second, the memory in use
       above a bare context and what was planned, the time of the attention
-      operations and of the most expensive commands; with --torch, that of causal
-      attention by cuDNN and the rate of a copy; with --after, what is measured has
+      operations and of the most expensive commands; with --rounds, all are trained
+      so often, in turns, and medians are printed with how far the rounds are apart,
+      in percent of them; with --torch, the time of causal attention by cuDNN and the
+      rate of a copy; with --after, what is measured has
       been trained for N steps, so that its queries select as trained ones do;
       needs a GPU, not the compiler
 
@@ -183,28 +185,40 @@ def is_backward(group):
     return "(backward)" in group["location"]
 
 
+def measure_rounds(args, names, key):
+    """For each name its round of the median `key`, and how far the rounds are apart, in percent of that."""
+    rounds = [[measure(args, name, args.steps) for name in names] for _ in range(args.rounds - 1)]
+    for i, name in enumerate(names):
+        measured = sorted([measure(args, name, args.steps), *(others[i] for others in rounds)], key=key)
+        keys = list(map(key, measured))
+        yield name, measured[(len(keys) - 1) // 2], 100 * (keys[-1] - keys[0]) / keys[(len(keys) - 1) // 2]
+
+
 def report_steps(args, names):
-    print(f"\n{'step':16} {'tok/s':>9} {'ms':>9} {'MiB':>8} {'planned':>8}   most expensive commands (ms)")
-    for name in names:
-        trace, metrics = measure(args, name, args.steps)
+    print(f"\n{'step':16} {'tok/s':>9} {'ms':>9} {'apart':>7} {'MiB':>8} {'planned':>8}   most expensive commands (ms)")
+    for name, (trace, metrics), apart in measure_rounds(args, names, lambda measured: measured[0]["otherData"]["step_ms"]):
         other = trace["otherData"]
         memory = [metrics[key] / 2 ** 20 for key in ("gpu_memory", "gpu_memory_planned")]
-        print(f"{name:16} {other['tokens_per_second']:9.0f} {other['step_ms']:9.2f}"
+        print(f"{name:16} {other['tokens_per_second']:9.0f} {other['step_ms']:9.2f} {apart:5.1f} %"
               f" {memory[0]:8.0f} {memory[1]:8.0f}", flush=True)
         for group in groups(trace)[:args.top]:
             print(f"    {group['ms']:9.3f} {group['count']:4}x {group['bytes'] / group['ms'] / 1e6:7.0f} GB/s"
                   f" {group['flops'] / group['ms'] / 1e9:7.1f} TFLOP/s  {group['command'][:100]}")
 
 
+def parts(measured):
+    """The groups that are the operation that others measure."""
+    return [group for group in groups(measured[0]) if is_attention(group) and is_part(group)]
+
+
 def report_attention(args, names):
-    print(f"\n{'attention of one layer':30} {'forward ms':>11} {'fwd+bwd ms':>11} {'TFLOP/s':>8}")
-    for name in names:
-        list_ = [g for g in groups(measure(args, name, args.steps)[0]) if is_attention(g)]
-        parts = [g for g in list_ if is_part(g)]
-        forward = sum(g["ms"] for g in parts if not is_backward(g))
-        both = sum(g["ms"] for g in parts)
-        print(f"{name:30} {forward:11.3f} {both:11.3f} {sum(g['flops'] for g in parts) / both / 1e9:8.0f}", flush=True)
-        for group in list_[:args.top]:
+    print(f"\n{'attention of one layer':30} {'forward ms':>11} {'fwd+bwd ms':>11} {'apart':>7} {'TFLOP/s':>8}")
+    for name, measured, apart in measure_rounds(args, names, lambda measured: sum(g["ms"] for g in parts(measured))):
+        forward = sum(g["ms"] for g in parts(measured) if not is_backward(g))
+        both = sum(g["ms"] for g in parts(measured))
+        print(f"{name:30} {forward:11.3f} {both:11.3f} {apart:5.1f} %"
+              f" {sum(g['flops'] for g in parts(measured)) / both / 1e9:8.0f}", flush=True)
+        for group in list(filter(is_attention, groups(measured[0])))[:args.top]:
             print(f"    {group['ms']:9.3f} {group['count']:4}x {group['flops'] / group['ms'] / 1e9:7.1f} TFLOP/s"
                   f"  {group['command'][:100]}")
 
@@ -233,6 +247,7 @@ def run(args):
 
 def run_options(parser):
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--top", type=int, default=12)
     parser.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch, to compare with")
     parser.add_argument("--data", help="data set to train on [FOLDER/data]")
