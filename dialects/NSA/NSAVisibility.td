@@ -15,8 +15,9 @@ def NSA_VisibilityAttrInterface : AttrInterface<"VisibilityAttrInterface"> {
   let description = [{
     Which keys a query of `nsa.attention` sees. Passes, kernels, statistics and
     verifiers know visibilities by this interface only. Queries and keys are counted
-    from 0. A `Scalar` is a number, or an i32 value of a kernel: one definition
-    serves both. The bounds of ranges are monotonic.
+    from where their sequence begins, also if several are packed. A `Scalar` is a
+    number, or an i32 value of a kernel: one definition serves both. The bounds of
+    ranges are monotonic.
   }];
   let methods = [
     InterfaceMethod<"What kernels are named after, e.g. `window`.",
@@ -58,6 +59,10 @@ def NSA_VisibilityAttrInterface : AttrInterface<"VisibilityAttrInterface"> {
     InterfaceMethod<"Queries from it on do not see `key`.",
       "::nsa::Scalar", "getEndQuery",
       (ins "::nsa::Scalar":$key, "::nsa::Scalar":$sequence)>,
+    InterfaceMethod<[{
+        Whether these two move with `key`, token by token: kernels of packed
+        sequences then need not count from where that of the key begins.
+      }], "bool", "isShiftInvariant", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<"The most keys that a query of a sequence sees.",
       "int64_t", "getMaxKeys", (ins "int64_t":$sequence)>,
     InterfaceMethod<[{
@@ -85,9 +90,10 @@ class NSA_VisibilityAttr<string name, string visibility,
 
 /// A visibility that is a band: see `nsa::Band`.
 class NSA_BandAttr<string name, string visibility, list<string> methods = []>
-    : NSA_VisibilityAttr<name, visibility, methods> {
+    : NSA_VisibilityAttr<name, visibility, ["isShiftInvariant"] # methods> {
   let extraClassDeclaration = "::nsa::Band getBand() const;";
   let extraClassDefinition = [{
+    bool $cppClass::isShiftInvariant() const { return true; }
     ::nsa::Scalar $cppClass::isVisible(::nsa::Scalar query,
                                        ::nsa::Scalar key) const {
       return getBand().isVisible(query, key);

@@ -267,6 +267,39 @@ KeyProgram DenseAttention::getKeyProgram(TileBuilder &b, int64_t parts) const {
   return {batch, keyHead, first, ownKeyTile, part};
 }
 
+std::pair<Expr, Expr>
+DenseAttention::getQueryRange(TileBuilder &b, const KeyProgram &program,
+                              const KeyValueGradArgs &args) const {
+  Expr first = program.first;
+  Expr last = min(first + (ownKeyTile - 1), shape.keys - 1);
+  // From a multiple of 16 bytes on in rows of f32, where copies begin.
+  int64_t before =
+      isParallel ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
+  Expr firstQuery = visibility.firstQuery(first) - static_cast<double>(before);
+  Expr endQuery = visibility.endQuery(last);
+  if (!args.start)
+    return {firstQuery, endQuery};
+  int64_t stride = visibility->getKeyStride();
+  auto load = [&](Value from, Expr key) {
+    Expr token = min(key * stride + (stride - 1), shape.tokens - 1);
+    return b.loadScalar(from, {program.batch, token});
+  };
+  Expr lastEnd = load(args.ends, last);
+  if (visibility->isShiftInvariant())
+    return {firstQuery, min(endQuery, lastEnd)};
+  auto countFrom = [&](Expr start, Expr key) {
+    return key - visibility.keyBase(start);
+  };
+  Expr firstStart = load(args.start, first), firstEnd = load(args.ends, first);
+  Expr lastStart = load(args.start, last);
+  // Where no query of its own sequence sees the first key, those of the next
+  // one come first. Tiles can be copied from a multiple of their rows on.
+  firstQuery = firstStart + visibility.firstQuery(countFrom(firstStart, first));
+  firstQuery = min(firstQuery, firstEnd) / queryTile * queryTile;
+  endQuery = lastStart + visibility.endQuery(countFrom(lastStart, last));
+  return {firstQuery, min(endQuery, lastEnd)};
+}
+
 void DenseAttention::buildKeyValueGrad(TileBuilder &b,
                                        const KeyProgram &program,
                                        const KeyValueGradArgs &args) const {
@@ -277,25 +310,14 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
   tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
   if (args.start)
     countFromSequence(b, batch, i, args, tile);
-  // Queries that see some key of the tile.
-  Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
-  // From a multiple of 16 bytes on in rows of f32, where copies begin.
-  int64_t before =
-      isParallel ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
-  Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
-  Expr endQuery = visibility.endQuery(last);
-  if (args.start) {
-    int64_t stride = visibility->getKeyStride();
-    Expr lastToken = min(last * stride + (stride - 1), shape.tokens - 1);
-    endQuery = min(endQuery, b.loadScalar(args.ends, {batch, lastToken}));
-  }
+  std::pair<Expr, Expr> positions = getQueryRange(b, program, args);
   Expr firstHead = keyHead * shape.group();
   SmallVector<Value> zeros = grad.zeros();
   auto addQueries = [&](Expr head, Expr row, ArrayRef<Value> inits) {
     auto place = QueryPlace::load(b, shape, args.at, row);
     // Loops go through positions, of which alone the warps that multiply need
     // to know. Queries from a multiple of their tile on can be copied by TMA.
-    Expr first = firstQuery, end = endQuery;
+    Expr first = positions.first, end = positions.second;
     if (place.first) {
       first = max(first - *place.first, 0) / queryTile * queryTile;
       first = first + *place.first;

@@ -166,6 +166,11 @@ struct DenseAttention {
 private:
   void countFromSequence(tile::TileBuilder &b, tile::Expr batch, mlir::Value i,
                          const KeyValueGradArgs &args, KeyTile &tile) const;
+  /// The positions of queries that see some key of a program, from the first to
+  /// past the last.
+  std::pair<tile::Expr, tile::Expr>
+  getQueryRange(tile::TileBuilder &b, const KeyProgram &program,
+                const KeyValueGradArgs &args) const;
   void selectQueries(tile::TileBuilder &b, tile::Expr batch, tile::Expr keyHead,
                      tile::Expr block, const KeyValueGradArgs &args,
                      mlir::Value query, KeyTile &tile) const;

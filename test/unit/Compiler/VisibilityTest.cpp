@@ -76,6 +76,25 @@ TEST_F(VisibilityTest, Ranges_EveryPair_HoldAllThatIsVisible) {
     }
 }
 
+TEST_F(VisibilityTest, IsShiftInvariant_LaterKeys_RangesMoveAsTheirTokens) {
+  for (llvm::StringRef text : kVisibilities) {
+    VisibilityAttrInterface visibility = parse(text);
+    if (!visibility.isShiftInvariant())
+      continue;
+    auto firstQuery = [&](int64_t key) {
+      return visibility.getFirstQuery(key).getNumber();
+    };
+    auto endQuery = [&](int64_t key) {
+      return visibility.getEndQuery(key, /*sequence=*/10000).getNumber();
+    };
+    for (int64_t i = 1; i < 100; ++i) {
+      int64_t tokens = i * visibility.getKeyStride(), end = endQuery(0);
+      EXPECT_EQ(firstQuery(i), firstQuery(0) + tokens) << text.str();
+      EXPECT_EQ(endQuery(i), end == 10000 ? end : end + tokens) << text.str();
+    }
+  }
+}
+
 TEST_F(VisibilityTest, CountPairs_EverySequence_IsTheNumberOfPairs) {
   for (llvm::StringRef text : kVisibilities)
     for (int64_t sequence = 1; sequence < 50; ++sequence) {
