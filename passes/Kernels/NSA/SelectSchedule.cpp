@@ -89,6 +89,7 @@ selected_forward
   selected_queries = 1, selected_keys = 32, min_blocks = 1
   selected_queries = 1, selected_keys = 32, column_parts = 2, min_blocks = 1
   selected_queries = 1, selected_keys = 16, column_parts = 4, min_blocks = 1
+  144: selected_queries = 1, selected_keys = 16, column_parts = 8, min_blocks = 1
 selected_query_grad
   default
   min_blocks = 1
