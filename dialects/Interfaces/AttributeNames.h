@@ -40,7 +40,8 @@ inline constexpr int64_t kTensorAlignment = 16;
 inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 
 /// Attribute of a kernel, a unit: use a producer warpgroup for its loops,
-/// however few accumulator registers these have.
+/// however few accumulator registers these have. Or an i64: one whose warp
+/// gathers rows, with so many blocks per multiprocessor.
 inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 
 /// Attribute of a kernel of attention and of its description, a dictionary: the

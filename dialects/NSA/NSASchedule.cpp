@@ -63,11 +63,14 @@ int64_t MachineAttr::alignQueriesDown(int64_t queries, int64_t group,
 // Schedules
 //===----------------------------------------------------------------------===//
 
-LogicalResult ScheduleAttr::verify(
-    function_ref<InFlightDiagnostic()> emitError, SelectionForm form,
-    int64_t queries, int64_t keys, int64_t selectedQueries,
-    int64_t selectedKeys, int64_t gatheredQueries, int64_t gatheredHeads,
-    int64_t blocks, int64_t columnParts, int64_t minBlocks, int64_t spills) {
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   SelectionForm form, int64_t queries,
+                                   int64_t keys, int64_t selectedQueries,
+                                   int64_t selectedKeys,
+                                   int64_t gatheredQueries,
+                                   int64_t gatheredHeads, int64_t blocks,
+                                   int64_t columnParts, int64_t minBlocks,
+                                   int64_t producer, int64_t spills) {
   struct Number {
     StringRef name;
     int64_t number, least, most;
@@ -82,10 +85,15 @@ LogicalResult ScheduleAttr::verify(
         Number{"blocks", blocks, 0, 256},
         Number{"column_parts", columnParts, 1, 16},
         Number{"min_blocks", minBlocks, 0, 16},
-        Number{"spills", spills, 0, 256}})
+        Number{"producer", producer, 0, 4}, Number{"spills", spills, 0, 256}})
     if (each.number < each.least || each.number > each.most)
       return emitError() << "`" << each.name << "` of a schedule is "
                          << each.number << ", expected " << each.least << " to "
                          << each.most;
+  if (minBlocks != 0 && producer != 0)
+    return emitError() << "`min_blocks` of a schedule is " << minBlocks
+                       << ", which leaves no registers to a producer, but "
+                          "`producer` is "
+                       << producer;
   return success();
 }

@@ -132,6 +132,9 @@ def NSA_ScheduleAttr : AttrDef<NSA_Dialect, "Schedule"> {
       otherwise. Each computes all scores.
     - `min_blocks`: programs per multiprocessor, at least, which limits registers.
       With 1 there is no producer, and threads have all registers.
+    - `producer`: so many programs per multiprocessor with a producer warp that
+      gathers queries by TMA, in `selected_key_value_grad` from lists on machines
+      with warpgroups.
     - `spills`: bytes of spill stores and loads per thread that are accepted: for
       the widest heads a few cost less than more programs that share columns, for
       `nsa.select` less than smaller tiles.
@@ -156,6 +159,7 @@ def NSA_ScheduleAttr : AttrDef<NSA_Dialect, "Schedule"> {
     NSA_Chosen<"selection blocks">:$blocks,
     DefaultValuedParameter<"int64_t", "1">:$column_parts,
     NSA_Chosen<"programs per multiprocessor">:$min_blocks,
+    NSA_Chosen<"programs per multiprocessor with a producer">:$producer,
     DefaultValuedParameter<"int64_t", "0">:$spills);
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;

@@ -53,7 +53,9 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
     copies; single elements of 16 bits are loaded and stored.
 
     With `stage`, an offset in bytes, they go to one of several stages of the
-    buffer, in a group that an `async_commit` ends.
+    buffer, in a group that an `async_commit` ends. What the warp of a producer
+    copies `signals` an mbarrier instead, where an `mbarrier_arrive` of `copies`
+    follows.
 
     Example:
 
@@ -66,12 +68,21 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
   let arguments = (ins Arg<AnyStaticShapeMemRef, "", [MemRead]>:$ref,
                        Variadic<Tile_Index>:$indices,
                        Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
-                       Optional<I32>:$stage, I64Attr:$width);
+                       Optional<I32>:$stage,
+                       Optional<TileGPU_MBarriersType>:$barriers,
+                       Optional<I32>:$index, I64Attr:$width);
   let assemblyFormat = [{
-    $ref `[` $indices `]` `to` $buffer (`stage` $stage^)? `width` $width
-    attr-dict `:` type($ref) `,` `(` type($indices) `)` `to`
-    qualified(type($buffer))
+    $ref `[` $indices `]` `to` $buffer (`stage` $stage^)?
+    (`signals` $barriers^ `[` $index `]`)? `width` $width attr-dict `:`
+    type($ref) `,` `(` type($indices) `)` `to` qualified(type($buffer))
+    (`,` qualified(type($barriers))^)?
   }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$ref,
+      "::mlir::ValueRange":$indices, "::mlir::Value":$buffer,
+      "::mlir::Value":$stage, "uint64_t":$width), [{
+    build($_builder, $_state, ref, indices, buffer, stage, /*barriers=*/{},
+          /*index=*/{}, width);
+  }]>];
   let extraClassDeclaration = [{
     /// The tile that is copied.
     ::nsa::tile::TileType getTileType();
@@ -295,9 +306,11 @@ def TileGPU_MBarrierWaitOp : TileGPU_MBarrierOp<"mbarrier_wait",
 }
 
 def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
-    (ins I64Attr:$bytes), "`bytes` $bytes"> {
+    (ins I64Attr:$bytes, UnitAttr:$elect), "`bytes` $bytes (`elect` $elect^)?"> {
   let summary = "arrive at an mbarrier and expect bytes";
   let description = [{
+    The thread does, or with `elect` the first one of the warp.
+
     Example:
 
     ```mlir
@@ -307,10 +320,13 @@ def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
 }
 
 def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
-    (ins Optional<I1>:$condition), "(`if` $condition^)?"> {
+    (ins Optional<I1>:$condition, UnitAttr:$copies),
+    "(`if` $condition^)? (`copies` $copies^)?"> {
   let summary = "consumer release: a warp has read a stage";
   let description = [{
     One thread arrives for the warp once all have read, if the condition holds.
+    With `copies` each thread of a producer's warp arrives when what it copies
+    has arrived.
 
     Example:
 
@@ -327,6 +343,9 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
     coordinates that begin with the innermost one. Its bytes arrive at an
     mbarrier. `evict_last` is the L2 eviction policy.
 
+    With `rows` a box has so many rows of the tile: the lanes of a warp gather
+    one each, from coordinates of their own.
+
     Example:
 
     ```mlir
@@ -337,20 +356,57 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
   let arguments = (ins I64Attr:$map, Variadic<I32>:$start,
                        Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
                        Optional<I32>:$stage, TileGPU_MBarriersType:$barriers,
-                       I32:$index, UnitAttr:$evict_last);
+                       I32:$index, UnitAttr:$evict_last,
+                       OptionalAttr<I64Attr>:$rows);
   let assemblyFormat = [{
     `map` $map `[` $start `]` `to` $buffer (`stage` $stage^)? `signals`
-    $barriers `[` $index `]` (`evict_last` $evict_last^)? attr-dict `:`
-    qualified(type($buffer)) `,` qualified(type($barriers))
+    $barriers `[` $index `]` (`evict_last` $evict_last^)? (`rows` $rows^)?
+    attr-dict `:` qualified(type($buffer)) `,`
+    qualified(type($barriers))
   }];
+}
+
+def TileGPU_ToLanesOp : Op<TileGPU_Dialect, "to_lanes", [Pure]> {
+  let summary = "elements of a row or a column, one for each lane";
+  let description = [{
+    Lane `k` has element `k * group`, lanes beyond the end the last of these.
+
+    Example:
+
+    ```mlir
+    %own = tile_gpu.to_lanes %query group 16 : !tile.tile<64x1xi32, #tile.rematerialized>
+    ```
+  }];
+  let arguments = (ins Tile_I32Tile:$tile,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$group);
+  let results = (outs I32:$own);
+  let assemblyFormat = "$tile `group` $group attr-dict `:` qualified(type($tile))";
+}
+
+def TileGPU_FromLanesOp : Op<TileGPU_Dialect, "from_lanes", [Pure]> {
+  let summary = "a row or a column of what lanes have";
+  let description = [{
+    Element `k` is what lane `k / group` has: a shuffle of the whole warp where
+    it is used.
+
+    Example:
+
+    ```mlir
+    %query = tile_gpu.from_lanes %own group 16 : !tile.tile<64x1xi32, #tile.rematerialized>
+    ```
+  }];
+  let arguments = (ins I32:$own, ConfinedAttr<I64Attr, [IntPositive]>:$group);
+  let results = (outs Tile_I32Tile:$tile);
+  let assemblyFormat = "$own `group` $group attr-dict `:` qualified(type($tile))";
 }
 
 def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
     NoTerminator, NoRegionArguments, SingleBlock]> {
   let summary = "roles of the producer and the consumer warpgroups";
   let description = [{
-    A thread of the producer runs the first region, all threads of the others the
-    second one; `blocks` are to run on a multiprocessor at once. With register
+    A thread of the producer runs the first region, with `warp` all of its first
+    warp, and all threads of the others the second one; `blocks` are to run on a
+    multiprocessor at once. With register
     reallocation, a thread has `launch` registers at launch, then those of its
     role.
 
@@ -365,11 +421,12 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
     ```
   }];
   let arguments = (ins I64Attr:$blocks, OptionalAttr<I64Attr>:$launch_registers,
-                       OptionalAttr<DenseI64ArrayAttr>:$registers);
+                       OptionalAttr<DenseI64ArrayAttr>:$registers,
+                       UnitAttr:$warp);
   let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumer);
   let assemblyFormat = [{
     `blocks` $blocks (`launch` $launch_registers^ `registers` $registers)?
-    `producer` $producer `consumer` $consumer attr-dict
+    `producer` (`warp` $warp^)? $producer `consumer` $consumer attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -208,6 +208,13 @@ LogicalResult KernelCache::checkSchedule(Operation *op, AttentionKernel kernel,
       return fail() << name << " = " << size
                     << ", no multiple of the machine's "
                     << machine.getTileMultiple();
+  bool gathers = kernel == AttentionKernel::SelectedKeyValueGrad &&
+                 sizes.getForm() == SelectionForm::Lists &&
+                 machine.getWarpgroupRows() != 0;
+  if (sizes.getProducer() != 0 && !gathers)
+    return fail() << "producer = " << sizes.getProducer()
+                  << ", expected 0 but for lists of selected_key_value_grad on "
+                     "machines with warpgroups";
   // Programs that rotate or select have whole rows.
   bool hasParts = machine.isParallel() && kernel != AttentionKernel::Select &&
                   kernel != AttentionKernel::RotaryForward;
@@ -348,8 +355,11 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   noteSchedule(kernel, spec.schedule);
   noteStages(kernel, module);
   ScheduleAttr sizes = spec.schedule.sizes;
-  if (int64_t own = sizes && sizes.getMinBlocks() != 0 ? sizes.getMinBlocks()
-                                                       : spec.minBlocks)
+  if (int64_t own = sizes ? sizes.getProducer() : 0)
+    kernel->setAttr(kProducerAttr, builder.getI64IntegerAttr(own));
+  else if (int64_t own = sizes && sizes.getMinBlocks() != 0
+                             ? sizes.getMinBlocks()
+                             : spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(own));
   if (spec.hasProducer)
     kernel->setAttr(kProducerAttr, builder.getUnitAttr());

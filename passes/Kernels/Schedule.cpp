@@ -12,7 +12,8 @@ KernelCut::KernelCut(MachineAttr machine, ScheduleAttr sizes)
   if (!sizes)
     this->sizes = ScheduleAttr::get(machine.getContext(), SelectionForm::Lists,
                                     0, 0, 0, 0, 0, 0, 0, /*column_parts=*/1,
-                                    /*min_blocks=*/0, /*spills=*/0);
+                                    /*min_blocks=*/0, /*producer=*/0,
+                                    /*spills=*/0);
 }
 
 ArrayAttr nsa::getSchedules(Operation *op, AttentionKernel kernel) {

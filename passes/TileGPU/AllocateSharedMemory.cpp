@@ -251,13 +251,21 @@ struct AllocateSharedMemory
       limits.isLeast = false;
       limits.producers &= limits.stages > 1;
     }
+    bool asksToGather =
+        wgmma && bool(kernel->getAttrOfType<IntegerAttr>(nsa::kProducerAttr));
     while (true) {
       Allocator allocator(kernel, limits);
       allocator.run();
+      if (asksToGather && !allocator.hasProducer())
+        return refuse(kernel, "gathers no rows that a producer can load in two "
+                              "stages of shared memory");
       if (allocator.bytes() <= limits.bytes)
         return allocator.apply(b);
       if (!allocator.hasStages())
-        return refuse(kernel, allocator.bytes());
+        return refuse(kernel, "needs " + Twine(allocator.bytes()) +
+                                  " bytes of shared memory, more than the " +
+                                  Twine(uint64_t(sharedLimit)) +
+                                  " that a block may have");
       // No room for the stages of other loops besides the producer's, or for so
       // many stages.
       if (!allocator.hasProducer())
@@ -266,12 +274,9 @@ struct AllocateSharedMemory
     }
   }
 
-  void refuse(KernelOp kernel, int64_t bytes) {
+  void refuse(KernelOp kernel, const Twine &why) {
     kernel->setAttr(nsa::kRefusedAttr, UnitAttr::get(&getContext()));
-    kernel.emitError("kernel @")
-        << kernel.getSymName() << " needs " << bytes
-        << " bytes of shared memory, more than the " << uint64_t(sharedLimit)
-        << " that a block may have";
+    kernel.emitError("kernel @") << kernel.getSymName() << " " << why;
     signalPassFailure();
   }
 };

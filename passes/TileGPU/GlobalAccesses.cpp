@@ -143,11 +143,15 @@ static void addEvaluated(Value value, SmallVectorImpl<GlobalAccess> &accesses) {
     addEvaluated(operand, accesses);
 }
 
-/// Arguments that loads by TMA read whose bytes arrive at these barriers.
+/// Arguments that loads by TMA, and copies, read whose bytes arrive at these
+/// barriers.
 static void addTmaLoads(Value barriers,
                         SmallVectorImpl<GlobalAccess> &accesses) {
   for (Operation *user : barriers.getUsers()) {
     auto load = dyn_cast<TmaLoadOp>(user);
+    if (auto copy = dyn_cast<AsyncCopyOp>(user))
+      accesses.push_back(
+          {getArgument(copy.getRef()), /*isWrite=*/false, nullptr});
     if (!load)
       continue;
     auto kernel = load->getParentOfType<KernelOp>();

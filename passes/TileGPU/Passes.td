@@ -130,9 +130,12 @@ def TileGPUAllocateSharedMemory
 
     With `wgmma`, where the loops of warpgroups load TMA tiles only, a producer
     warpgroup issues TMA loads into a pipeline of up to 4 stages (6 with per-warp
-    skipping), which these loops share.
+    skipping), which these loops share. If the kernel asks for it by a number of
+    blocks (`nsa.producer`), the producer gathers, too: tiles whose rows are a
+    TMA box for each group in sequence, as the heads of a listed query are, and
+    lines of such rows. A kernel that asks for it and cannot have it is an error.
 
-    A kernel that needs more than `shared-limit` bytes gets no producer, then
+    Another kernel that needs more than `shared-limit` bytes gets no producer, then
     fewer stages; one that needs more without them is an error.
   }];
   let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile_gpu::TileGPUDialect"];
@@ -176,7 +179,9 @@ def TileGPUWarpSpecialize
     In kernels with `tile_gpu.producer`, a thread of one more warpgroup issues the
     loads of all loops whose `tile_gpu.pipeline` says so, and of tiles that the kernel's
     own block loads, by TMA; it recomputes the indices. Consumers wait at mbarriers
-    for the stages that loops carry, and release them.
+    for the stages that loops carry, and release them. Where rows are gathered, a
+    warp does it: each lane has an entry of the list, which it reads one iteration
+    before, and loads its box.
 
     The last dot of an iteration is delayed until after the first one of the next
     iteration, if nothing needs it before: the loop carries its operand a.

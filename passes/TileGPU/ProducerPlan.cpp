@@ -107,6 +107,106 @@ static std::optional<SmallVector<int64_t>> getExtents(ValueRange indices,
   return hasRows && hasCols ? std::optional(extents) : std::nullopt;
 }
 
+//===----------------------------------------------------------------------===//
+// Gathered rows
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What the elements of a group of rows, or columns, in sequence are: their
+/// numbers, which begin at a multiple of the group's size, the same, each one
+/// more than the one before, or neither.
+enum class Order : uint8_t { Number, Same, Next, Other };
+} // namespace
+
+static Order getOrder(Value value, int64_t group, int64_t axis);
+
+static Order getOrderOfResult(Operation *op, int64_t group, int64_t axis) {
+  if (!isa<LoadOp, SplatOp>(op) && !isa<arith::ArithDialect>(op->getDialect()))
+    return Order::Other;
+  auto orders = llvm::map_to_vector(op->getOperands(), [&](Value operand) {
+    return getOrder(operand, group, axis);
+  });
+  if (llvm::all_equal(orders) && (orders.empty() || orders[0] == Order::Same))
+    return Order::Same;
+  if (orders.size() != 2)
+    return Order::Other;
+  if (isa<arith::AddIOp>(op) && llvm::is_contained(orders, Order::Same))
+    return llvm::is_contained(orders, Order::Other) ? Order::Other
+                                                    : Order::Next;
+  std::optional<int64_t> divisor = getConstantIntValue(op->getOperand(1));
+  if (orders[0] != Order::Number || !divisor || *divisor % group != 0)
+    return Order::Other;
+  return isa<arith::DivSIOp>(op)   ? Order::Same
+         : isa<arith::RemSIOp>(op) ? Order::Next
+                                   : Order::Other;
+}
+
+static Order getOrder(Value value, int64_t group, int64_t axis) {
+  auto map = dyn_cast<MapOp>(value.getParentRegion()->getParentOp());
+  if (!map && !isa<TileType>(value.getType()))
+    return Order::Same;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return map ? getOrder(map.getInputs()[argument.getArgNumber()], group, axis)
+               : Order::Other;
+  Operation *def = value.getDefiningOp();
+  if (auto inner = dyn_cast<MapOp>(def))
+    return getOrder(inner.getYielded()[cast<OpResult>(value).getResultNumber()],
+                    group, axis);
+  auto range = dyn_cast<RangeOp>(def);
+  if (!range)
+    return getOrderOfResult(def, group, axis);
+  std::optional<int64_t> start = getConstantIntValue(range.getStart());
+  if (range.getAxis() != axis)
+    return Order::Same;
+  return range.getStep() == 1 && start && *start % group == 0 ? Order::Number
+                                                              : Order::Other;
+}
+
+bool nsa::cuda::isSameInGroups(Value tile, int64_t group) {
+  int64_t axis = cast<TileType>(tile.getType()).getRows() == 1;
+  return getOrder(tile, group, axis) == Order::Same;
+}
+
+/// The rows of the largest groups that are a box each, of one lane: those whose
+/// indices are the same but for one dimension, along which they are in
+/// sequence. Sets the extents of such a box, innermost first.
+static int64_t findRowGroup(ValueRange indices, const Box &box,
+                            SmallVectorImpl<int64_t> &extents) {
+  constexpr int64_t lanes = 32;
+  if (getAxis(indices.back()) != 1)
+    return 0;
+  for (int64_t group = box.rows / 2; group > 1; --group) {
+    auto orders = llvm::map_to_vector(indices.drop_back(), [&](Value index) {
+      return getOrder(index, group, /*axis=*/0);
+    });
+    if (box.rows % group != 0 || box.rows / group > lanes ||
+        llvm::count(orders, Order::Next) != 1 ||
+        llvm::count(orders, Order::Same) + 1 != int64_t(orders.size()))
+      continue;
+    extents.push_back(box.cols);
+    for (Order order : llvm::reverse(orders))
+      extents.push_back(order == Order::Next ? group : 1);
+    return group;
+  }
+  return 0;
+}
+
+/// Whether the kernel asks for a producer that gathers.
+static bool asksToGather(KernelOp kernel) {
+  return bool(kernel->getAttrOfType<IntegerAttr>(kProducerAttr));
+}
+
+bool ProducerPlan::gathers() const {
+  return llvm::any_of(loops, [](const auto &loop) {
+    return llvm::any_of(loop.second,
+                        [](const TensorCopy &copy) { return copy.rows != 0; });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
 /// A copy to a buffer, or the load of a line of a tile in the MMA layout, as
 /// TMA tiles. Nothing if it needs more than ranges along one or two dimensions
 /// of an argument, padding, or offsets that are no multiples of 16 bytes.
@@ -121,21 +221,27 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
     return std::nullopt;
   std::optional<Box> box =
       isShared(tile) ? getAtomColumn(access.target) : getLine(access.target);
+  auto kernel = access.op->getParentOfType<KernelOp>();
   std::optional<SmallVector<int64_t>> strides =
-      getStrides(type, ExtentTable::of(access.op->getParentOfType<KernelOp>()));
+      getStrides(type, ExtentTable::of(kernel));
   if (!box || !strides)
     return std::nullopt;
   std::optional<SmallVector<int64_t>> extents =
       getExtents(access.indices, *box);
-  if (!extents || llvm::any_of(*extents, [](int64_t n) {
+  int64_t rows = 0;
+  if (!extents && isShared(tile) && asksToGather(kernel))
+    rows = findRowGroup(access.indices, *box, extents.emplace());
+  if (!extents || extents->empty() || llvm::any_of(*extents, [](int64_t n) {
         return n > int64_t(maxTensorMapBox);
       }))
     return std::nullopt;
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   if (extents->front() * bytes % unit != 0)
     return std::nullopt;
-  SmallVector<Value> start =
-      llvm::map_to_vector(llvm::reverse(access.indices), getStart);
+  SmallVector<Value> start(llvm::reverse(access.indices));
+  for (Value &coordinate :
+       MutableArrayRef(start).take_front(rows ? 1 : start.size()))
+    coordinate = getStart(coordinate);
   // An H200 traps on other offsets.
   if (getDivisor(start.front(), unit / bytes) != unit / bytes)
     return std::nullopt;
@@ -147,14 +253,16 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
       b.getDenseI64ArrayAttr(*extents), box->swizzle);
   // A line is one box.
   int64_t boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
-  return TensorCopy{access, map, start, boxes * box->rows * box->cols * bytes};
+  return TensorCopy{access, map, start, boxes * box->rows * box->cols * bytes,
+                    rows};
 }
 
 //===----------------------------------------------------------------------===//
 // Plans
 //===----------------------------------------------------------------------===//
 
-/// Of pipelines; warps that skip stages run further apart.
+/// Of pipelines; warps that skip stages run further apart, and gathered rows
+/// take longer to arrive.
 static constexpr int64_t maxStages = 4, maxStagesPerWarp = 6;
 /// A multiprocessor's shared memory, of which a block takes this much more than
 /// it asks for; and what barriers take.
@@ -194,15 +302,23 @@ int64_t nsa::cuda::countSums(scf::ForOp loop) {
   return most;
 }
 
-/// The loops around `loop`; nothing if there is something else.
-static std::optional<SmallVector<scf::ForOp>> getLoopsAround(scf::ForOp loop) {
+Block &nsa::cuda::getBlockOfRoles(KernelOp kernel) {
+  Block &block = kernel.getBody().front();
+  auto last = dyn_cast_or_null<scf::IfOp>(block.getTerminator()->getPrevNode());
+  bool isSplit = last && last.getElseRegion().empty() && asksToGather(kernel);
+  return isSplit ? *last.thenBlock() : block;
+}
+
+/// The loops around `loop` in a block; nothing if there is something else.
+static std::optional<SmallVector<scf::ForOp>> getLoopsAround(scf::ForOp loop,
+                                                             Block &block) {
   SmallVector<scf::ForOp> loops;
-  Operation *parent = loop->getParentOp();
-  for (; !isa<KernelOp>(parent); parent = parent->getParentOp()) {
-    auto outer = dyn_cast<scf::ForOp>(parent);
+  for (Operation *inner = loop; inner->getBlock() != &block;) {
+    auto outer = dyn_cast<scf::ForOp>(inner->getParentOp());
     if (!outer)
       return std::nullopt;
     loops.push_back(outer);
+    inner = outer;
   }
   return loops;
 }
@@ -219,20 +335,28 @@ bool Planner::addOperations(ValueRange values) {
 
 void Planner::add(scf::ForOp loop) {
   Prefetch prefetch = findPrefetch(loop, written);
-  auto around = getLoopsAround(loop);
+  auto around = getLoopsAround(loop, getBlockOfRoles(kernel));
   if (prefetch.empty() || !around)
     return;
   SmallVector<TensorCopy> copies;
+  bool gathers = false;
+  auto addLine = [&](const ReadAccess &line) {
+    if (std::optional<TensorCopy> copy = findTensorCopy(line))
+      copies.push_back(*copy);
+    else if (gathers && !isShared(line.type))
+      copies.push_back({line, {}, llvm::to_vector(line.indices), 0});
+    else
+      return false;
+    return true;
+  };
   for (tile_gpu::AsyncCopyOp op : prefetch.copies) {
-    std::optional<TensorCopy> copy = findTensorCopy(op);
-    if (!copy)
+    if (!addLine(op))
       return;
-    copies.push_back(*copy);
+    gathers |= copies.back().rows != 0;
   }
   // Threads load a line themselves if need be.
   for (LoadOp load : prefetch.lines)
-    if (std::optional<TensorCopy> copy = findTensorCopy(load))
-      copies.push_back(*copy);
+    addLine(load);
   SmallVector<Value> needed;
   for (const TensorCopy &copy : copies)
     llvm::append_range(needed, copy.start);
@@ -247,9 +371,9 @@ void Planner::add(scf::ForOp loop) {
   plan.loops.try_emplace(loop, std::move(copies));
 }
 
-/// The tiles that the kernel's own block loads.
+/// The tiles that the block itself loads.
 void Planner::addStationary() {
-  for (auto copy : kernel.getBody().front().getOps<tile_gpu::AsyncCopyOp>()) {
+  for (auto copy : getBlockOfRoles(kernel).getOps<tile_gpu::AsyncCopyOp>()) {
     if (written.contains(getArgument(copy.getRef())))
       continue;
     std::optional<TensorCopy> own = findTensorCopy(copy);
@@ -279,6 +403,8 @@ static int64_t countOtherBytes(const ProducerPlan &plan, KernelOp kernel) {
 }
 
 void Planner::noteMap(TensorCopy &copy) {
+  if (!copy.map)
+    return;
   auto *known = llvm::find(plan.maps, copy.map);
   copy.mapNumber = known - plan.maps.begin();
   if (known == plan.maps.end())
@@ -305,18 +431,21 @@ bool nsa::cuda::chooseStages(ProducerPlan &plan, KernelOp kernel,
   // Two blocks of one warpgroup each, or one of more: registers are enough for
   // as many.
   plan.blocks = threads == 32 * warpsOfGroup ? 2 : 1;
+  auto asked = kernel->getAttrOfType<IntegerAttr>(kProducerAttr);
+  if (asked)
+    plan.blocks = asked.getInt();
   int64_t others = countOtherBytes(plan, kernel);
   auto countStages = [&] {
     int64_t own = std::min(sharedLimit, allShared / plan.blocks - ownShared);
     return plan.stageBytes ? (own - others) / plan.stageBytes : 0;
   };
-  if (countStages() < 2)
+  if (countStages() < 2 && !asked)
     plan.blocks = 1;
   bool passesBy = llvm::any_of(plan.loops, [](const auto &loop) {
     Block &body = loop.first->getRegion(0).front();
     return llvm::any_of(body, llvm::IsaPred<tile_gpu::WarpIfOp>);
   });
-  int64_t most = passesBy ? maxStagesPerWarp : maxStages;
+  int64_t most = passesBy || asked ? maxStagesPerWarp : maxStages;
   if (auto own = kernel->getAttrOfType<IntegerAttr>(kStagesAttr))
     most = std::min(most, own.getInt());
   plan.depth = std::min(countStages(), most);

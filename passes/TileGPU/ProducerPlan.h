@@ -13,7 +13,8 @@ namespace nsa::cuda {
 /// A load as TMA tiles (cp.async.bulk.tensor on sm_90a), which one thread
 /// issues and TMA swizzles as wgmma reads them: the swizzle atom columns of a
 /// shared tile, or one line of 4-byte elements. The tensor map is a parameter
-/// of the kernel.
+/// of the kernel. Or a line of gathered rows without one, which the producer's
+/// warp copies.
 struct TensorCopy {
   ReadAccess access;
   rt::TensorMapAttr map;
@@ -21,6 +22,9 @@ struct TensorCopy {
   llvm::SmallVector<mlir::Value> start;
   /// Of all boxes.
   int64_t bytes;
+  /// Rows of a box of a tile that is gathered, of which `start` has tiles; 0 of
+  /// others.
+  int64_t rows = 0;
   /// Its offset in a stage, and the number of its tensor map.
   int64_t offset = 0;
   size_t mapNumber = 0;
@@ -44,7 +48,17 @@ struct ProducerPlan {
   int64_t stageBytes = 0, depth = 0, blocks = 1;
 
   bool empty() const { return loops.empty(); }
+  /// Whether the producer is a warp, whose lanes gather rows.
+  bool gathers() const;
 };
+
+/// The block that roles split: a kernel's, or that of the branch in which a
+/// kernel ends that asks to gather.
+mlir::Block &getBlockOfRoles(tile::KernelOp kernel);
+
+/// Whether the elements of a row or a column, in groups of `group` in sequence,
+/// are the same in each.
+bool isSameInGroups(mlir::Value tile, int64_t group);
 
 /// Maximum accumulator registers of a loop and the loops around it.
 int64_t countSums(mlir::scf::ForOp loop);

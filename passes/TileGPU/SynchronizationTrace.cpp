@@ -327,8 +327,14 @@ void Tracer::visit(Operation *op) {
         addAccess(Kind::Write, op, store.getBuffer(), {});
       })
       .Case([&](AsyncCopyOp copy) {
-        addAccess(copy.isAsync() ? Kind::AsyncCopy : Kind::Write, op,
-                  copy.getBuffer(), copy.getStage());
+        Kind kind = copy.getBarriers() ? Kind::TmaLoad
+                    : copy.isAsync()   ? Kind::AsyncCopy
+                                       : Kind::Write;
+        TraceEvent &event =
+            addAccess(kind, op, copy.getBuffer(), copy.getStage());
+        // Its threads arrive later, and it has no bytes to expect.
+        if (copy.getBarriers())
+          event.mbarrier = getAddress(copy);
         // Of several stages, a group ends with an operation of its own.
         if (!copy.getStage())
           add(Kind::CommitCopies, op);
@@ -353,8 +359,9 @@ void Tracer::visit(Operation *op) {
       .Case([&](MBarrierArriveOp arrive) {
         Value condition = arrive.getCondition();
         if (!condition || getOr(condition, 1) != 0)
-          add(Kind::Arrive, op, getThreads(kernel) / 32).mbarrier =
-              getAddress(arrive);
+          add(Kind::Arrive, op,
+              arrive.getCopies() ? 32 : getThreads(kernel) / 32)
+              .mbarrier = getAddress(arrive);
       })
       .Case([&](AnyOp) { add(Kind::Barrier, op); })
       .Case([&](AsyncCommitOp) { add(Kind::CommitCopies, op); })

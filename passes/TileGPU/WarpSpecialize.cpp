@@ -42,6 +42,8 @@ static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
   return {atLaunch, std::min(rest / consumers / 8 * 8, mostRegisters)};
 }
 
+static constexpr int64_t lanesOfWarp = 32;
+
 /// Whether a producer copies for a loop.
 static bool hasProducer(scf::ForOp loop) {
   auto pipeline = loop->getAttrOfType<PipelineAttr>(kPipelineAttr);
@@ -72,6 +74,14 @@ private:
   void makeBarriers();
   // The producer.
   void produce(Block &block, IRMapping &mapping, Turn &turn);
+  /// Rows of the groups that a loop gathers, 0 if it gathers none.
+  int64_t getGroup(scf::ForOp loop) const {
+    const auto *known = plan.loops.find(loop);
+    return known == plan.loops.end() ? 0 : known->second.front().rows;
+  }
+  SmallVector<LoadOp> findLists(scf::ForOp loop);
+  SmallVector<Value> readLists(scf::ForOp loop, IRMapping mapping,
+                               Value iteration);
   void produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn);
   void load(const TensorCopy &copy, IRMapping &mapping, Value barrier,
             Value index, Value stage);
@@ -89,6 +99,8 @@ private:
   int64_t threads;
   ThreadBuilder b;
   Value full, empty, kept;
+  /// Whether the producer is a warp that gathers rows.
+  bool gathers = false;
 };
 } // namespace
 
@@ -100,6 +112,7 @@ Specializer::Specializer(KernelOp kernel)
   if (!plan.empty())
     pipeline =
         plan.loops.front().first->getAttrOfType<PipelineAttr>(kPipelineAttr);
+  gathers = plan.gathers();
 }
 
 //===----------------------------------------------------------------------===//
@@ -107,8 +120,8 @@ Specializer::Specializer(KernelOp kernel)
 //===----------------------------------------------------------------------===//
 
 /// "Empty" lie after "full", and those of tiles that are loaded once after
-/// them. Of tiles that arrive, the producer arrives; of stages that are free,
-/// each warp.
+/// them. Of tiles that arrive, the producer arrives, and with lines of gathered
+/// rows each of its lanes; of stages that are free, each warp.
 void Specializer::makeBarriers() {
   int64_t offset = roles.getBarriers();
   auto make = [&](int64_t count, int64_t arrivals) -> Value {
@@ -118,7 +131,7 @@ void Specializer::makeBarriers() {
     offset += count * kMBarrierBytes;
     return barriers;
   };
-  full = make(pipeline.getStages(), 1);
+  full = make(pipeline.getStages(), gathers ? 1 + lanesOfWarp : 1);
   empty = make(pipeline.getStages(), threads / 32);
   if (!plan.stationary.empty())
     kept = make(int64_t(plan.stationary.size()), 1);
@@ -141,27 +154,87 @@ void Specializer::advance(Turn &turn) {
 void Specializer::load(const TensorCopy &copy, IRMapping &mapping,
                        Value barrier, Value index, Value stage) {
   SmallVector<Value> start =
-      llvm::map_to_vector(copy.start, [&](Value coordinate) {
-        return mapping.lookupOrDefault(coordinate);
+      llvm::map_to_vector(copy.start, [&](Value coordinate) -> Value {
+        Value own = mapping.lookupOrDefault(coordinate);
+        return copy.rows && isTile(own)
+                   ? ToLanesOp::create(b, b.getI32Type(), own,
+                                       uint64_t(copy.rows))
+                   : own;
       });
-  auto tma = TmaLoadOp::create(b, uint64_t(copy.mapNumber), start,
-                               copy.access.target, stage, barrier, index);
-  tma.setEvictLast(bool(stage));
+  if (!copy.map) {
+    auto line = cast<AsyncCopyOp>(copy.access.op);
+    AsyncCopyOp::create(b, line.getRef(), start, line.getBuffer(), stage,
+                        barrier, index, line.getWidth());
+    return;
+  }
+  IntegerAttr rows;
+  if (gathers)
+    // Of a tile that is not gathered, one lane loads all.
+    rows = b.getI64IntegerAttr(
+        copy.rows
+            ? copy.rows
+            : cast<MemDescType>(copy.access.target.getType()).getShape()[0]);
+  TmaLoadOp::create(b, uint64_t(copy.mapNumber), start, copy.access.target,
+                    stage, barrier, index, /*evict_last=*/bool(stage), rows);
+}
+
+/// The loads of a loop that say which rows to gather, as many as there are
+/// groups.
+SmallVector<LoadOp> Specializer::findLists(scf::ForOp loop) {
+  SmallVector<LoadOp> lists;
+  if (int64_t group = getGroup(loop))
+    for (auto load : loop.getBody()->getOps<LoadOp>())
+      if (plan.operations.contains(load) && isTile(load.getResult()) &&
+          isSameInGroups(load.getResult(), group))
+        lists.push_back(load);
+  return lists;
+}
+
+/// What lanes have of the lists of an iteration.
+SmallVector<Value> Specializer::readLists(scf::ForOp loop, IRMapping mapping,
+                                          Value iteration) {
+  SmallVector<LoadOp> lists = findLists(loop);
+  if (lists.empty())
+    return {};
+  mapping.map(loop.getInductionVar(), iteration);
+  for (Operation &op : *loop.getBody()) {
+    if (plan.operations.contains(&op))
+      b.clone(op, mapping);
+    if (&op == lists.back())
+      break;
+  }
+  return llvm::map_to_vector(lists, [&](LoadOp list) -> Value {
+    return ToLanesOp::create(b, b.getI32Type(),
+                             mapping.lookup(list.getResult()),
+                             uint64_t(getGroup(loop)));
+  });
 }
 
 void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
   auto bound = [&](Value value) { return mapping.lookupOrDefault(value); };
-  auto own = scf::ForOp::create(
-      b, bound(loop.getLowerBound()), bound(loop.getUpperBound()),
-      bound(loop.getStep()), ValueRange{turn.stage, turn.phase});
+  SmallVector<Value> carried = {turn.stage, turn.phase};
+  llvm::append_range(carried,
+                     readLists(loop, mapping, bound(loop.getLowerBound())));
+  auto own = scf::ForOp::create(b, bound(loop.getLowerBound()),
+                                bound(loop.getUpperBound()),
+                                bound(loop.getStep()), carried);
   mapping.map(loop.getInductionVar(), own.getInductionVar());
   turn = {own.getRegionIterArg(0), own.getRegionIterArg(1)};
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(own.getBody());
   const auto *known = plan.loops.find(loop);
+  SmallVector<Value> lists;
   if (known == plan.loops.end()) {
     produce(*loop.getBody(), mapping, turn);
   } else {
+    if (getGroup(loop))
+      lists =
+          readLists(loop, mapping, b.add(own.getInductionVar(), own.getStep()));
+    for (auto [list, lanes] : llvm::zip_equal(
+             findLists(loop), own.getRegionIterArgs().drop_front(2)))
+      mapping.map(list.getResult(),
+                  FromLanesOp::create(b, list.getType(), lanes,
+                                      uint64_t(getGroup(loop))));
     // A stage that was never filled is empty: its first phase counts as over.
     MBarrierWaitOp::create(b, empty, turn.stage,
                            arith::XOrIOp::create(b, turn.phase, b.i32(1)));
@@ -169,13 +242,17 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
     int64_t bytes = 0;
     for (const TensorCopy &copy : known->second)
       bytes += copy.bytes;
-    MBarrierExpectOp::create(b, full, turn.stage, uint64_t(bytes));
+    MBarrierExpectOp::create(b, full, turn.stage, uint64_t(bytes), gathers);
     Value stage = getStageBytes(turn.stage);
     for (const TensorCopy &copy : known->second)
       load(copy, mapping, full, turn.stage, stage);
+    if (gathers)
+      MBarrierArriveOp::create(b, full, turn.stage, Value(), /*copies=*/true);
     advance(turn);
   }
-  scf::YieldOp::create(b, ValueRange{turn.stage, turn.phase});
+  carried = {turn.stage, turn.phase};
+  llvm::append_range(carried, lists);
+  scf::YieldOp::create(b, carried);
   turn = {own.getResult(0), own.getResult(1)};
 }
 
@@ -185,12 +262,13 @@ void Specializer::produce(Block &block, IRMapping &mapping, Turn &turn) {
     b.setLoc(op.getLoc());
     if (plan.loops.contains(&op) || plan.around.contains(&op))
       produceLoop(cast<scf::ForOp>(op), mapping, turn);
-    else if (plan.operations.contains(&op))
+    else if (plan.operations.contains(&op) &&
+             !(op.getNumResults() == 1 && mapping.contains(op.getResult(0))))
       b.clone(op, mapping);
     for (auto [k, copy] : llvm::enumerate(plan.stationary))
       if (copy.access.op == &op) {
         Value index = b.i32(int64_t(k));
-        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.bytes));
+        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.bytes), gathers);
         load(copy, mapping, kept, index, /*stage=*/{});
       }
   }
@@ -262,7 +340,10 @@ static Value makeDot(ThreadBuilder &b, DotOp dot, Value a, Value acc,
 
 void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   SmallVector<TensorCopy> &copies = plan.loops.find(loop)->second;
-  DelayedDot delayed = findDelayedDot(loop, copies);
+  // Three blocks leave no registers for its operand.
+  DelayedDot delayed;
+  if (roles.getBlocks() < 3)
+    delayed = findDelayedDot(loop, copies);
   unsigned sumNumber = delayed.dot ? delayed.sum.getArgNumber() - 1 : 0;
   SmallVector<Value> more;
   if (delayed.dot) {
@@ -383,14 +464,15 @@ static void moveBuffers(const ProducerPlan &plan, Block &start) {
 LogicalResult Specializer::run() {
   if (plan.empty())
     return failure();
-  Block &block = kernel.getBody().front();
+  Block &block = getBlockOfRoles(kernel);
   moveBuffers(plan, block);
   auto [atLaunch, ofConsumers] = shareRegisters(threads, roles.getBlocks());
   b.setInsertionPoint(block.getTerminator());
   makeBarriers();
   auto roleOp = WarpSpecializeOp::create(b, uint64_t(roles.getBlocks()),
                                          /*launch_registers=*/IntegerAttr(),
-                                         /*registers=*/DenseI64ArrayAttr());
+                                         /*registers=*/DenseI64ArrayAttr(),
+                                         /*warp=*/gathers);
   if (ofConsumers > atLaunch) {
     roleOp.setLaunchRegisters(uint64_t(atLaunch));
     roleOp.setRegisters(ArrayRef<int64_t>{producerRegisters, ofConsumers});

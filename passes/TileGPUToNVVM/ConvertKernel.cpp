@@ -72,10 +72,10 @@ static LogicalResult convertTiles(KernelOp kernel, const TypeConverter &types) {
   });
   target.addIllegalDialect<TileDialect>();
   target.addLegalOp<KernelOp, ExtentOp, ReturnOp>();
-  target.addIllegalOp<tile_gpu::AsyncCopyOp, tile_gpu::LocalStoreOp,
-                      tile_gpu::LocalViewOp, tile_gpu::LocalLoadOp,
-                      tile_gpu::IterationOp, tile_gpu::WarpIfOp,
-                      tile_gpu::YieldOp>();
+  target.addIllegalOp<
+      tile_gpu::AsyncCopyOp, tile_gpu::LocalStoreOp, tile_gpu::LocalViewOp,
+      tile_gpu::LocalLoadOp, tile_gpu::IterationOp, tile_gpu::WarpIfOp,
+      tile_gpu::YieldOp, tile_gpu::ToLanesOp, tile_gpu::FromLanesOp>();
   RewritePatternSet set(kernel.getContext());
   TilePatterns patterns{set, types, bounds};
   populateMemoryPatterns(patterns);
@@ -152,8 +152,7 @@ static LLVM::LLVMFuncOp createFunction(OpBuilder &b, KernelOp kernel) {
 static void setLaunchAttributes(KernelOp kernel, LLVM::LLVMFuncOp func) {
   Builder b(kernel.getContext());
   int64_t threads = getThreads(kernel);
-  bool hasRoles =
-      !kernel.getBody().front().getOps<tile_gpu::WarpSpecializeOp>().empty();
+  bool hasRoles = contains(kernel, llvm::IsaPred<tile_gpu::WarpSpecializeOp>);
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(
       NVVM::NVVMDialect::getReqntidAttrName(),

@@ -152,6 +152,21 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
 // Rows and columns
 //===----------------------------------------------------------------------===//
 
+/// Runs a body for the pieces of a line, on the threads of the block or on the
+/// lanes of a producer's warp. These stay together for shuffles: beyond the end
+/// they repeat the last piece.
+static void forLinePieces(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
+                          int64_t pieces,
+                          function_ref<void(Value, Value)> body) {
+  constexpr int64_t lanes = 32;
+  if (!op.getBarriers())
+    return forPieces(b, pieces, pieces, body);
+  for (int64_t done = 0; done < pieces; done += lanes) {
+    Value piece = b.add(b.place().lane, done);
+    body({}, done + lanes > pieces ? b.clamp(piece, pieces) : piece);
+  }
+}
+
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.
 static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
   ThreadBuilder &b = in.b;
@@ -170,8 +185,7 @@ static void copyLine(TileReader &in, tile_gpu::AsyncCopyOp op) {
         b.address(in.scalar(op.getRef()), address.offset, layout.element);
     copyAsync(b, to, from, 4 * width, inside);
   };
-  int64_t pieces = padded / width;
-  forPieces(b, pieces, pieces, copy);
+  forLinePieces(b, op, padded / width, copy);
 }
 
 /// A line that was copied: a column is read to registers now, a row where it is
@@ -228,6 +242,22 @@ static Results lowerIteration(tile_gpu::IterationOp op, TileReader &in) {
   return {{in.scalar(op.getValue())}};
 }
 
+static Results lowerToLanes(tile_gpu::ToLanesOp op, TileReader &in) {
+  ThreadBuilder &b = in.b;
+  auto group = int64_t(op.getGroup());
+  int64_t count =
+      cast<TileType>(op.getTile().getType()).getNumElements() / group;
+  Value place = b.mul(b.clamp(b.place().lane, count), group);
+  Memo memo;
+  return {{in.evaluate(op.getTile(), place, place, memo)}};
+}
+
+/// Users find what lanes have.
+static Results lowerFromLanes(tile_gpu::FromLanesOp, TileReader &) {
+  return {{}};
+}
+
 void nsa::cuda::populateCopyPatterns(TilePatterns &patterns) {
-  patterns.add(lowerAsyncCopy, lowerLocalLoad, lowerLocalView, lowerIteration);
+  patterns.add(lowerAsyncCopy, lowerLocalLoad, lowerLocalView, lowerIteration,
+               lowerToLanes, lowerFromLanes);
 }

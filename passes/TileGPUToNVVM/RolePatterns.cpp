@@ -64,15 +64,23 @@ static void lowerWait(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
 /// Says how many bytes are going to arrive.
 static void lowerExpect(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
                         ThreadBuilder &b) {
-  NVVM::MBarrierArriveExpectTxOp::create(
-      b, /*res=*/Type(),
-      mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
-      b.i32(int64_t(op.getBytes())), NVVM::MemScopeKind::CTA,
-      /*relaxed=*/false, Value());
+  b.ifThen(op.getElect() ? b.less(b.place().lane, 1) : Value(), [&] {
+    NVVM::MBarrierArriveExpectTxOp::create(
+        b, /*res=*/Type(),
+        mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
+        b.i32(int64_t(op.getBytes())), NVVM::MemScopeKind::CTA,
+        /*relaxed=*/false, Value());
+  });
 }
 
 static void lowerArrive(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
                         ThreadBuilder &b) {
+  if (op.getCopies()) {
+    NVVM::CpAsyncMBarrierArriveOp::create(
+        b, mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
+        /*noinc=*/true);
+    return;
+  }
   Value condition = adaptor.getCondition();
   b.ifThen(condition, [&] {
     NVVM::SyncWarpOp::create(b, b.i32(-1));
@@ -95,7 +103,8 @@ static Value getTensorMap(LLVM::LLVMFuncOp func, unsigned number) {
   llvm_unreachable("a kernel without tensor maps");
 }
 
-/// As many boxes as the buffer's columns take.
+/// As many boxes as the buffer's columns take; of those of a few rows, each
+/// lane loads one for every swizzle atom column.
 static void lowerTmaLoad(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
                          ThreadBuilder &b) {
   auto func =
@@ -116,23 +125,33 @@ static void lowerTmaLoad(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
   if (op.getStage())
     to = b.advance(to, adaptor.getStage());
   to = b.advance(to, getOffset(op.getBuffer()));
-  Value hint;
+  Value hint, hasBox;
   if (op.getEvictLast())
     hint = b.constant(b.getI64Type(), evictLast);
-  for (int64_t k = 0; k < elements / boxElements; ++k) {
+  int64_t boxBytes = boxElements * elementBytes(type.getElementType());
+  int64_t lanes =
+      op.getRows() ? type.getShape()[0] / int64_t(*op.getRows()) : 1;
+  if (op.getRows()) {
+    to = b.advance(to, b.mul(b.place().lane, boxBytes));
+    hasBox = b.less(b.place().lane, lanes);
+  }
+  auto load = [&](int64_t k) {
     SmallVector<Value> coordinates = start;
     coordinates[0] = b.add(start[0], k * box.asArrayRef()[0]);
     // A block is a cluster of its own. The form of the instruction that names
     // the block instead takes PTX 8.6.
     Value target = LLVM::AddrSpaceCastOp::create(
-        b, inCluster,
-        b.advance(to, k * boxElements * elementBytes(type.getElementType())));
+        b, inCluster, b.advance(to, k * lanes * boxBytes));
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
         b, target, map, coordinates, barrier,
         /*im2colOffsets=*/ValueRange(), /*multicastMask=*/Value(),
         /*l2CacheHint=*/hint, NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
         NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
-  }
+  };
+  b.ifThen(hasBox, [&] {
+    for (int64_t k = 0; k < elements / boxElements / lanes; ++k)
+      load(k);
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -165,8 +184,9 @@ static void convertRoles(WarpSpecializeOp op, ThreadBuilder &b,
   };
   b.setInsertionPointToStart(roles.elseBlock());
   takeRegisters(0, NVVM::SetMaxRegisterAction::decrease);
-  auto one = scf::IfOp::create(b, b.equal(b.threadId(), threads),
-                               /*withElseRegion=*/false);
+  Value isProducer = op.getWarp() ? b.equal(warp, threads / 32)
+                                  : b.equal(b.threadId(), threads);
+  auto one = scf::IfOp::create(b, isProducer, /*withElseRegion=*/false);
   moveTo(op.getProducer(), one.thenBlock());
   b.setInsertionPointToStart(roles.thenBlock());
   takeRegisters(1, NVVM::SetMaxRegisterAction::increase);

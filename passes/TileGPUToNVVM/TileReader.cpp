@@ -388,6 +388,9 @@ Value TileReader::evaluate(Value operand, Value row, Value col, Memo &memo) {
     return remember(b.select(scalar(select.getCondition()),
                              evaluate(select.getTrueValue(), row, col, memo),
                              evaluate(select.getFalseValue(), row, col, memo)));
+  if (auto lanes = dyn_cast<FromLanesOp>(def))
+    return remember(b.shuffleFrom(scalar(lanes.getOwn()),
+                                  b.div(row ? row : col, lanes.getGroup())));
   auto load = cast<LoadOp>(def);
   SmallVector<Value> coordinates;
   for (Value index : load.getIndices())

@@ -316,10 +316,11 @@ static ScheduleAttr fitTo(ScheduleAttr row, int64_t group, int64_t gathered,
     keys = 64;
   if (int64_t own = row.getGatheredQueries())
     gathered = own;
-  return ScheduleAttr::get(
-      row.getContext(), row.getForm(), row.getQueries(), row.getKeys(), queries,
-      keys, gathered, row.getGatheredHeads(), row.getBlocks(),
-      row.getColumnParts(), row.getMinBlocks(), row.getSpills());
+  return ScheduleAttr::get(row.getContext(), row.getForm(), row.getQueries(),
+                           row.getKeys(), queries, keys, gathered,
+                           row.getGatheredHeads(), row.getBlocks(),
+                           row.getColumnParts(), row.getMinBlocks(),
+                           row.getProducer(), row.getSpills());
 }
 
 /// What a user says of a kernel, or null.

@@ -22,3 +22,8 @@ module attributes {nsa.schedules = {forward = [#nsa.schedule<column_parts = 0>]}
 
 // expected-error @+1 {{`keys` of a schedule is 257, expected 0 to 256}}
 module attributes {nsa.schedules = {forward = [#nsa.schedule<keys = 257>]}} {}
+
+// -----
+
+// expected-error @+1 {{`min_blocks` of a schedule is 1, which leaves no registers to a producer, but `producer` is 2}}
+module attributes {nsa.schedules = {selected_key_value_grad = [#nsa.schedule<min_blocks = 1, producer = 2>]}} {}

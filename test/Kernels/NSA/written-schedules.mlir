@@ -5,9 +5,15 @@
 // RUN: nsa-opt %t.mlir --nsa-convert-to-tile | FileCheck %s --check-prefix=CPU
 // RUN: sed 's/queries = 16, blocks = 3/column_parts = 2/' %s > %t.mlir
 // RUN: not nsa-opt %t.mlir --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile -o /dev/null 2>&1 | FileCheck %s --check-prefix=PARTS
+// RUN: sed 's/blocks = 3/producer = 2/' %s > %t.mlir
+// RUN: not nsa-opt %t.mlir --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile -o /dev/null 2>&1 | FileCheck %s --check-prefix=GATHERS
+// RUN: sed 's/gathered_queries = 5/gathered_queries = 8, producer = 2/' %s > %t.mlir
+// RUN: nsa-opt %t.mlir --nsa-set-machine=mma-rows=64 --nsa-convert-to-tile | FileCheck %s --check-prefix=PRODUCER
 
 // MULTIPLE: mlir:[[#]]:{{.*}} error: 'nsa.attention' op has a schedule of forward with queries = 40, no multiple of the machine's 16
 // PARTS: error: 'nsa.select' op has a schedule of select with column_parts = 2, expected 1
+// GATHERS: error: 'nsa.select' op has a schedule of select with producer = 2, expected 0 but for lists of selected_key_value_grad on machines with warpgroups
+// PRODUCER: tile.kernel {{.*}}@selected_attention_backward_dkdv_{{.*}}nsa.producer = 2 : i64
 // CPU: tile.kernel {{.*}}@window_attention_b1s320h4x2d64_w256_bf16
 // CPU-SAME: grid = array<i32: 8, 4, 1>
 

@@ -343,7 +343,7 @@ TEST_F(EmulatorTest, TensorCopy_ArrivesAtTheWait) {
 TEST_F(EmulatorTest, MisalignedTensorCopy_IsFound) {
   expectFailure(run(once(makeMbarrier + copyTensor("%c16", "%c0"))),
                 "copies to byte 16 of shared memory, which is not aligned to "
-                "512 bytes",
+                "128 bytes",
                 "nvvm.cp.async.bulk.tensor");
   expectFailure(run(once(makeMbarrier + copyTensor("%c0", "%c1"))),
                 "copies from column 1, which is at no multiple of 16 bytes",

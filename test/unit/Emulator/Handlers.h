@@ -59,7 +59,8 @@ Handler getSetRegisters();
 
 /// a: address, b: threads of each phase.
 Handler getMakeMbarrier();
-/// a: address; b (if `count` is 1): bytes that are expected.
+/// a: address; b (if `count` is 1): bytes that are expected. `immediate`: 1
+/// takes the lane's cp.async along.
 Handler getArrive();
 /// all: to, the tensor map, the mbarrier, `count` coordinates.
 Handler getCopyTensor();

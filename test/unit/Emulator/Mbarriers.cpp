@@ -77,9 +77,9 @@ Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
 void Mbarriers::complete(Block &block, Mbarrier &barrier) {
   unsigned granule = block.code.sharedGranule;
   for (const Mbarrier::Chunk &chunk : barrier.chunks) {
-    std::memcpy(&block.shared[chunk.offset], chunk.data, sizeof chunk.data);
+    std::memcpy(&block.shared[chunk.offset], chunk.data, chunk.bytes);
     for (uint64_t cell = chunk.offset / granule;
-         cell <= (chunk.offset + sizeof chunk.data - 1) / granule; ++cell)
+         cell <= (chunk.offset + chunk.bytes - 1) / granule; ++cell)
       block.cells[cell].content = Finding::None;
   }
   barrier.chunks.clear();
@@ -118,6 +118,16 @@ void Mbarriers::arrive(Warp &warp, const Instruction &i, LaneMask mask) {
     if (!barrier)
       return;
     lanesOf(uses, barrier) |= LaneMask(1) << lane;
+    if (i.immediate)
+      std::erase_if(warp.copies, [&](const Warp::Copy &copy) {
+        if (copy.lane != lane)
+          return false;
+        Mbarrier::Chunk &chunk = barrier->chunks.emplace_back();
+        chunk.offset = copy.offset;
+        chunk.bytes = copy.bytes;
+        std::memcpy(chunk.data, copy.data, copy.bytes);
+        return true;
+      });
     uint32_t bytes = i.count ? warp.narrow(i.b)[lane] : 0;
     barrier->expected += bytes;
     if (bytes > kMaxCount || barrier->expected > kMaxCount)

@@ -32,6 +32,7 @@ struct Mbarrier {
   struct Chunk {
     uint64_t offset;
     char data[16];
+    unsigned bytes = sizeof data;
   };
   std::vector<Chunk> chunks;
 
@@ -51,7 +52,8 @@ public:
   void make(Warp &warp, const Instruction &i, unsigned lane, uint64_t address,
             uint32_t count);
   /// Each lane of `mask` arrives at the mbarrier of register `a`, and before
-  /// that expects the bytes of register `b` if `count` is 1.
+  /// that expects the bytes of register `b` if `count` is 1. If `immediate` is
+  /// 1, its cp.async end with the phase.
   void arrive(Warp &warp, const Instruction &i, LaneMask mask);
   /// The lanes of `mask` that may go on after a wait; they know of all that
   /// the phase stands for.

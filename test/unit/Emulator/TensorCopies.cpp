@@ -71,10 +71,11 @@ bool BoxCopy::findMap() {
   return true;
 }
 
-/// The pattern of a swizzle is 8 rows long.
+/// A swizzle is a function of the address, so that its pattern of 8 rows may
+/// begin before the box.
 bool BoxCopy::checkTarget() {
+  constexpr uint64_t align = 128;
   target = warp.wide(i.a)[lane];
-  uint64_t align = std::max<uint64_t>(128, uint64_t(map->swizzle) * 8);
   if (target % align == 0)
     return true;
   access.fail("copies to byte " + std::to_string(target - kSharedBase) +

@@ -181,7 +181,7 @@ LogicalResult Translator::translateNVVM() {
       .Case([&](NVVM::BlockIdZOp) { return number(getBlockId(), 2); })
       .Case([&](NVVM::BarrierOp barrier) { return translateBarrier(barrier); })
       .Case<NVVM::MBarrierInitOp, NVVM::MBarrierArriveOp,
-            NVVM::MBarrierArriveExpectTxOp>(
+            NVVM::MBarrierArriveExpectTxOp, NVVM::CpAsyncMBarrierArriveOp>(
           [&](auto) { return translateMbarrier(); })
       // What they order, and when, tile-gpu-verify-synchronization proves.
       .Case<NVVM::FenceMbarrierInitOp, NVVM::WgmmaFenceAlignedOp,

@@ -98,6 +98,13 @@ LogicalResult Translator::translateMbarrier() {
     return success();
   }
   Regs operands = {reg(address)};
+  if (auto arrive = dyn_cast<NVVM::CpAsyncMBarrierArriveOp>(op)) {
+    // An arrival of its own, which the count that it was made for has.
+    if (!arrive.getNoinc())
+      return unknown(" that changes the count");
+    emit(getArrive(), {}, operands).immediate = 1;
+    return success();
+  }
   if (auto arrive = dyn_cast<NVVM::MBarrierArriveExpectTxOp>(op)) {
     if (!isPlain(arrive) || arrive.getPredicate())
       return unknown(" of this kind");
