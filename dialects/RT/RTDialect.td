@@ -96,10 +96,8 @@ def RT_Collective : RT_Enum<"Collective", "what ranks do together", [
 def RT_CollectiveAttr : EnumAttr<RT_Dialect, RT_Collective, "collective">;
 
 def RT_ChunkPattern : RT_Enum<"ChunkPattern", "what of chunks is copied", [
-  I32EnumAttrCase<"Chunks", 0, "chunks">,
-  I32EnumAttrCase<"Tails", 1, "tails">,
-  I32EnumAttrCase<"Own", 2, "own">,
-  I32EnumAttrCase<"Halo", 3, "halo">
+  I32EnumAttrCase<"Own", 0, "own">,
+  I32EnumAttrCase<"Halo", 1, "halo">
 ]>;
 def RT_ChunkPatternAttr : EnumAttr<RT_Dialect, RT_ChunkPattern, "pattern">;
 

@@ -31,6 +31,23 @@ SmallVector<Lifetime> nsa::rt::getLifetimes(EntryOp entry) {
                              [](auto &entry) { return entry.second; });
 }
 
+bool nsa::rt::conflict(CommandOpInterface a, CommandOpInterface b) {
+  auto overlap = [](Value value, Value other) {
+    return getMemoryRegion(value).overlaps(getMemoryRegion(other)) ||
+           shareTensors(value, other);
+  };
+  for (auto [writer, other] : {std::pair(a, b), std::pair(b, a)}) {
+    SmallVector<Value> written, touched;
+    writer.getWrites(written);
+    other.getReads(touched);
+    other.getWrites(touched);
+    for (Value value : written)
+      if (llvm::any_of(touched, [&](Value use) { return overlap(value, use); }))
+        return true;
+  }
+  return false;
+}
+
 //===----------------------------------------------------------------------===//
 // Verification
 //===----------------------------------------------------------------------===//
@@ -176,35 +193,32 @@ static LogicalResult verifyPlacement(EntryOp entry) {
   return success();
 }
 
-/// Whether a command touches something of what `value` shows.
-static bool touches(CommandOpInterface command, Value value) {
-  SmallVector<Value> touched;
-  command.getReads(touched);
-  command.getWrites(touched);
-  MemoryRegion region = getMemoryRegion(value);
-  return llvm::any_of(touched, [&](Value other) {
-    return getMemoryRegion(other).overlaps(region) ||
-           shareTensors(other, value);
-  });
-}
-
-/// Every collective ends, and nothing touches its memory before that.
+/// Every collective ends, and nothing writes its memory, or touches what it
+/// writes, before that. Grouped ones begin together.
 static LogicalResult verifyCollectives(ArrayRef<CommandOpInterface> commands) {
   llvm::SmallMapVector<Value, CollectiveStartOp, 8> running;
+  CollectiveStartOp grouped;
   for (CommandOpInterface command : commands) {
+    auto start = dyn_cast<CollectiveStartOp>(command.getOperation());
+    if (grouped && (!start || start.getKind() != grouped.getKind()))
+      return grouped.emitOpError("is grouped with the next command, which is "
+                                 "not the start of its kind");
+    grouped = start && start.getGrouped() ? start : CollectiveStartOp();
     if (auto done = dyn_cast<CollectiveDoneOp>(command.getOperation())) {
-      if (!running.erase(done.getMemory()))
+      CollectiveStartOp started = running.lookup(done.getMemory());
+      if (!started || started.getRows() != done.getRows())
         return command->emitOpError("ends a collective that did not start");
+      running.erase(done.getMemory());
       continue;
     }
     for (auto [memory, started] : running)
-      if (touches(command, memory)) {
+      if (conflict(command, started)) {
         InFlightDiagnostic diagnostic =
             command->emitOpError("touches memory that all ranks work on");
         diagnostic.attachNote(started.getLoc()) << "that starts here";
         return diagnostic;
       }
-    if (auto start = dyn_cast<CollectiveStartOp>(command.getOperation()))
+    if (start)
       running[start.getMemory()] = start;
   }
   if (!running.empty())

@@ -496,10 +496,9 @@ static LogicalResult verifyChunks(OpT op) {
            << rows.getDimSize(0) << " chunks, expected two of each sequence of "
            << type;
   int64_t tokens = type.getDimSize(1), own = rows.getDimSize(1);
-  bool fits = pattern == ChunkPattern::Own ? tokens > own
-              : pattern == ChunkPattern::Chunks
-                  ? tokens == chunks * own
-                  : tokens % chunks == 0 && tokens / chunks <= own;
+  bool fits = pattern == ChunkPattern::Own
+                  ? tokens > own
+                  : tokens % chunks == 0 && tokens / chunks < own;
   if (fits)
     return success();
   return op.emitOpError("has rows of ") << own << " tokens, which do not fit "
@@ -508,7 +507,7 @@ static LogicalResult verifyChunks(OpT op) {
 
 void SliceSequenceOp::getReads(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
-  if (getPattern() == ChunkPattern::Tails || getPattern() == ChunkPattern::Halo)
+  if (getPattern() == ChunkPattern::Halo)
     values.push_back(getRows());
 }
 
@@ -522,8 +521,38 @@ LogicalResult SliceSequenceOp::verify() { return verifyChunks(*this); }
 
 LogicalResult WriteSequenceOp::verify() { return verifyChunks(*this); }
 
+/// Sums take the rows completely, unless these are longer than chunks.
+void CollectiveStartOp::getReads(SmallVectorImpl<Value> &values) {
+  bool isGather = getKind() == Collective::GatherSequence;
+  values.push_back(isGather ? getRows() : getMemory());
+  if (!isGather && getRows() &&
+      getByteSize(cast<MemRefType>(getRows().getType())) * *getRanks() >
+          getByteSize(cast<MemRefType>(getMemory().getType())))
+    values.push_back(getRows());
+}
+
+void CollectiveStartOp::getWrites(SmallVectorImpl<Value> &values) {
+  bool sums = getKind() == Collective::ReduceScatterSequence;
+  values.push_back(sums ? getRows() : getMemory());
+}
+
+/// Rows are two of each sequence, no shorter than the chunks of a rank.
+static LogicalResult verifyRows(CollectiveStartOp start) {
+  auto type = cast<MemRefType>(start.getMemory().getType());
+  auto rows = cast<MemRefType>(start.getRows().getType());
+  if (type.getRank() > 1 && rows.getRank() == type.getRank() &&
+      rows.getElementType() == type.getElementType() &&
+      rows.getDimSize(0) == 2 * type.getDimSize(0) &&
+      rows.getShape().drop_front(2) == type.getShape().drop_front(2) &&
+      rows.getDimSize(1) * 2 * int64_t(*start.getRanks()) >= type.getDimSize(1))
+    return success();
+  return start.emitOpError("has rows ") << rows << " of " << type;
+}
+
 LogicalResult CollectiveStartOp::verify() {
   auto type = cast<MemRefType>(getMemory().getType());
+  if (isOfSequences() != bool(getRows()))
+    return emitOpError(isOfSequences() ? "needs rows" : "takes no rows");
   if (getKind() == Collective::AllReduce)
     return success();
   if (!getRanks())
@@ -534,7 +563,7 @@ LogicalResult CollectiveStartOp::verify() {
   if (type.getNumElements() % parts != 0)
     return emitOpError("has ") << type.getNumElements() << " elements, which "
                                << parts << " does not divide";
-  return success();
+  return isOfSequences() ? verifyRows(*this) : success();
 }
 
 LogicalResult InitializeOp::verify() {

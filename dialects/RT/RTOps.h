@@ -79,6 +79,9 @@ llvm::SmallVector<mlir::FlatSymbolRefAttr> getTensorNames(mlir::Value value);
 /// Whether both values show something of the same named tensor.
 bool shareTensors(mlir::Value a, mlir::Value b);
 
+/// Whether one command writes memory that the other one touches.
+bool conflict(CommandOpInterface a, CommandOpInterface b);
+
 /// Bytes of a tensor in a flat view, with those that follow it.
 uint64_t getFlatViewBytes(TensorOp tensor);
 

@@ -446,27 +446,23 @@ def RT_WriteShardOp : RT_Command<"write_shard"> {
 def RT_SliceSequenceOp : RT_Command<"slice_sequence", ["getReads"]> {
   let summary = "copy out this rank's chunks of sequences";
   let description = [{
-    Sequences are cut into `2 * ranks` chunks of equal length; row `2 * b` of `rows` is
-    of chunk `r`, row `2 * b + 1` of chunk `2 * ranks - 1 - r` of sequence `b`, where `r`
-    is the number of this rank modulo `ranks`. Copied are
+    Sequences are cut into `2 * ranks` chunks of equal length; row `2 * b` is of chunk
+    `r`, row `2 * b + 1` of chunk `2 * ranks - 1 - r` of sequence `b`, where `r` is the
+    number of this rank modulo `ranks`. Copied are
 
-    - `chunks`: the chunks of `memory` `[B, S, ...]` to `[2 * B, S / (2 * ranks), ...]`;
-    - `tails`: of `memory` `[B, 2 * ranks * H, ...]`, which has the last `H` tokens of
-      each chunk, those of this rank's to the end of the rows;
-    - `halo`: of the same `memory`, the tokens before each chunk, to rows of
-      `H + c` tokens: to their beginning, or, of a first chunk, those of the last
-      one to their end;
+    - `halo`: of `memory` `[B, 2 * ranks * H, ...]`, which has the last `H` tokens of
+      each chunk, the tokens before each chunk, to `rows` of `H + c` tokens: to their
+      beginning, or, of a first chunk, those of the last one to their end; the rest of
+      the rows stays as it is;
     - `own`: of `memory` `[2 * B, H + c, ...]`, the `c` tokens that `halo` leaves.
-
-    `tails` and `halo` leave the rest of the rows as it is.
 
     Example:
 
     ```mlir
-    %whole = rt.buffer : memref<1x64x2x16xf32>
+    %rows = rt.buffer : memref<2x20x2x16xf32>
     %own = rt.buffer : memref<2x16x2x16xf32>
-    rt.fill 0.0, %whole : memref<1x64x2x16xf32>
-    rt.slice_sequence chunks %whole, %own {ranks = 2 : i64} : memref<1x64x2x16xf32>, memref<2x16x2x16xf32>
+    rt.fill 0.0, %rows : memref<2x20x2x16xf32>
+    rt.slice_sequence own %rows, %own {ranks = 2 : i64} : memref<2x20x2x16xf32>, memref<2x16x2x16xf32>
     ```
   }];
   let arguments = (ins RT_ChunkPatternAttr:$pattern,
@@ -482,18 +478,15 @@ def RT_SliceSequenceOp : RT_Command<"slice_sequence", ["getReads"]> {
 def RT_WriteSequenceOp : RT_Command<"write_sequence", ["getReads"]> {
   let summary = "copy this rank's chunks into sequences";
   let description = [{
-    The inverse of `rt.slice_sequence`. The rest of `memory` is undefined, until
-    `rt.collective_start gather_sequence` has ended; only `halo` leaves it as it is.
+    The inverse of `rt.slice_sequence`. `halo` leaves the rest of `memory` as it is.
 
     Example:
 
     ```mlir
     %own = rt.buffer : memref<2x16x2x16xf32>
-    %whole = rt.buffer : memref<1x64x2x16xf32>
+    %rows = rt.buffer : memref<2x20x2x16xf32>
     rt.fill 0.0, %own : memref<2x16x2x16xf32>
-    rt.write_sequence chunks %own, %whole {ranks = 2 : i64} : memref<2x16x2x16xf32>, memref<1x64x2x16xf32>
-    rt.collective_start gather_sequence %whole {ranks = 2 : i64} : memref<1x64x2x16xf32>
-    rt.collective_done %whole : memref<1x64x2x16xf32>
+    rt.write_sequence own %own, %rows {ranks = 2 : i64} : memref<2x16x2x16xf32>, memref<2x20x2x16xf32>
     ```
   }];
   let arguments = (ins RT_ChunkPatternAttr:$pattern,
@@ -506,7 +499,8 @@ def RT_WriteSequenceOp : RT_Command<"write_sequence", ["getReads"]> {
   let hasVerifier = 1;
 }
 
-def RT_CollectiveStartOp : RT_Command<"collective_start"> {
+def RT_CollectiveStartOp : RT_Command<"collective_start", [
+    "getReads", "getWrites"]> {
   let summary = "start an asynchronous collective";
   let description = [{
     With `x_q` what `memory` holds on rank `q` of `R`:
@@ -517,16 +511,17 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
       the other parts are undefined afterwards;
     - `all_gather`: the part of each rank `q` becomes that part of `x_q`;
     - `gather_sequence`: among `ranks` ranks of neighbouring numbers that share
-      sequences, the chunks of each rank, see `rt.slice_sequence`, become those of
-      `x_q`;
-    - `reduce_scatter_sequence`: among these, the chunks of this rank become their
-      sums over the `x_q`; the others are undefined afterwards.
+      sequences `[B, S, ...]`, the chunks of each rank, see `rt.slice_sequence`, become
+      the last `S / (2 * ranks)` tokens of its `rows` `[2 * B, c, ...]`;
+    - `reduce_scatter_sequence`: among these, the last tokens of `rows` become the sums
+      over the `x_q` of this rank's chunks; `memory` stays as it is.
 
     `reduce_scatter` and `all_gather` are for programs of `ranks` ranks.
 
-    This runs beside the commands that follow, none of which may touch the
-    memory, until the `rt.collective_done` of the same value. All ranks run their
-    collectives in the same order. One rank alone does nothing.
+    This runs beside the commands that follow, none of which may write its memory or
+    touch what it writes, until the `rt.collective_done` of the same value. All ranks run their
+    collectives in the same order. One rank alone does nothing. A `grouped` one begins with the next command, which
+    starts another one of its kind.
 
     Example:
 
@@ -536,14 +531,27 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
     rt.collective_done %bucket : memref<48xf32>
     rt.collective_start reduce_scatter %bucket {ranks = 4 : i64} : memref<48xf32>
     rt.collective_done %bucket : memref<48xf32>
+    %whole = rt.buffer : memref<1x64xf32>
+    %own = rt.buffer : memref<2x16xf32>
+    rt.fill 0.0, %own : memref<2x16xf32>
+    rt.collective_start gather_sequence %whole rows %own {ranks = 2 : i64} : memref<1x64xf32>, memref<2x16xf32>
+    rt.collective_done %whole rows %own : memref<1x64xf32>, memref<2x16xf32>
     ```
   }];
   let arguments = (ins RT_CollectiveAttr:$kind,
                        Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory,
-                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$ranks);
-  let assemblyFormat = "`` $kind $memory attr-dict `:` type($memory)";
+                       Arg<Optional<RT_ReducedMemory>, "", [MemRead, MemWrite]>:$rows,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$ranks,
+                       UnitAttr:$grouped);
+  let assemblyFormat = [{
+    `` $kind $memory (`rows` $rows^)? attr-dict `:` type($memory) (`,` type($rows)^)?
+  }];
   let builders = [OpBuilder<(ins "::mlir::Value":$memory), [{
     build($_builder, $_state, Collective::AllReduce, memory, /*ranks=*/{});
+  }]>, OpBuilder<(ins "Collective":$kind, "::mlir::Value":$memory,
+                      "::mlir::IntegerAttr":$ranks), [{
+    build($_builder, $_state, kind, memory, /*rows=*/{}, ranks,
+          /*grouped=*/false);
   }]>];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -568,8 +576,14 @@ def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
     rt.collective_done %g : memref<48xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory);
-  let assemblyFormat = "$memory attr-dict `:` type($memory)";
+  let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory,
+                       Arg<Optional<RT_ReducedMemory>, "", [MemRead, MemWrite]>:$rows);
+  let assemblyFormat = [{
+    $memory (`rows` $rows^)? attr-dict `:` type($memory) (`,` type($rows)^)?
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$memory), [{
+    build($_builder, $_state, memory, /*rows=*/{});
+  }]>];
 }
 
 def RT_InitializeOp : RT_Command<"initialize", [], [

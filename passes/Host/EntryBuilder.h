@@ -98,7 +98,8 @@ private:
   void emitGatherHalo(nn::GatherHaloOp gather);
   void emitReduceScatterHalo(nn::ReduceScatterHaloOp scatter);
   void emitCollective(rt::Collective kind, mlir::Value memory,
-                      mlir::IntegerAttr ranks, mlir::Location loc);
+                      mlir::IntegerAttr ranks, mlir::Location loc,
+                      mlir::Value rows = {});
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();

@@ -113,9 +113,10 @@ void EntryBuilder::emitBatch(nn::BatchMatmulOp matmul) {
 }
 
 void EntryBuilder::emitCollective(rt::Collective kind, Value memory,
-                                  IntegerAttr ranks, Location loc) {
-  rt::CollectiveStartOp::create(builder, loc, kind, memory, ranks);
-  rt::CollectiveDoneOp::create(builder, loc, memory);
+                                  IntegerAttr ranks, Location loc, Value rows) {
+  rt::CollectiveStartOp::create(builder, loc, kind, memory, rows, ranks,
+                                /*grouped=*/false);
+  rt::CollectiveDoneOp::create(builder, loc, memory, rows);
   counts.commands += 2;
 }
 
@@ -147,13 +148,9 @@ void EntryBuilder::emitAllGather(nn::AllGatherOp gather) {
 }
 
 void EntryBuilder::emitGather(nn::GatherSequenceOp gather) {
-  Location loc = gather.getLoc();
-  Value own = getDenseMemory(gather.getInput()), memory = getMemory(gather);
-  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Chunks, own,
-                              memory, gather.getRanks());
-  ++counts.commands;
-  emitCollective(rt::Collective::GatherSequence, memory, gather.getRanksAttr(),
-                 loc);
+  Value own = getDenseMemory(gather.getInput());
+  emitCollective(rt::Collective::GatherSequence, getMemory(gather),
+                 gather.getRanksAttr(), gather.getLoc(), own);
 }
 
 /// Memory for the last `tokens` of every chunk of sequences whose rows have the
@@ -173,15 +170,13 @@ void EntryBuilder::emitGatherHalo(nn::GatherHaloOp gather) {
   int64_t ranks = gather.getRanks();
   Value own = getDenseMemory(gather.getInput()), memory = getMemory(gather);
   Value tails = createTails(builder, loc, own, gather.getTokens(), ranks);
-  rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Tails, own, tails,
-                              ranks);
-  emitCollective(rt::Collective::GatherSequence, tails, gather.getRanksAttr(),
-                 loc);
   rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Own, own, memory,
                               ranks);
+  emitCollective(rt::Collective::GatherSequence, tails, gather.getRanksAttr(),
+                 loc, own);
   rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Halo, tails,
                               memory, ranks);
-  counts.commands += 3;
+  counts.commands += 2;
 }
 
 void EntryBuilder::emitReduceScatterHalo(nn::ReduceScatterHaloOp scatter) {
@@ -194,35 +189,18 @@ void EntryBuilder::emitReduceScatterHalo(nn::ReduceScatterHaloOp scatter) {
   emitFill(0.0, tails, loc);
   rt::WriteSequenceOp::create(builder, loc, rt::ChunkPattern::Halo, rows, tails,
                               ranks);
+  emitFill(0.0, received, loc);
   emitCollective(rt::Collective::ReduceScatterSequence, tails,
-                 scatter.getRanksAttr(), loc);
+                 scatter.getRanksAttr(), loc, received);
   rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Own, rows, own,
                               ranks);
-  emitFill(0.0, received, loc);
-  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Tails, tails,
-                              received, ranks);
-  counts.commands += 3;
+  counts.commands += 2;
 }
 
-/// The sum takes the place of the operand, or of a copy where that is read
-/// later or is a named tensor.
 void EntryBuilder::emitReduceScatter(nn::ReduceScatterSequenceOp scatter) {
-  Location loc = scatter.getLoc();
-  Value input = scatter.getInput(), memory = getDenseMemory(input);
-  Value buffer = rt::getMemoryRoot(memory), root = getRoot(input);
-  bool isLast = buffer.getDefiningOp<rt::BufferOp>() && !isPart(input) &&
-                lastReaders.lookup(root) == numbers[scatter] &&
-                occupants.lookup(buffer) == root;
-  if (!isLast) {
-    Value copy = rt::BufferOp::create(builder, loc, memory.getType());
-    emitCopy(memory, copy, loc);
-    memory = copy;
-  }
-  emitCollective(rt::Collective::ReduceScatterSequence, memory,
-                 scatter.getRanksAttr(), loc);
-  rt::SliceSequenceOp::create(builder, loc, rt::ChunkPattern::Chunks, memory,
-                              getMemory(scatter), scatter.getRanks());
-  ++counts.commands;
+  Value sequences = getDenseMemory(scatter.getInput());
+  emitCollective(rt::Collective::ReduceScatterSequence, sequences,
+                 scatter.getRanksAttr(), scatter.getLoc(), getMemory(scatter));
 }
 
 void EntryBuilder::emitFill(double value, Value memory, Location loc) {

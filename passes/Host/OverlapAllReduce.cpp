@@ -4,6 +4,9 @@
 #include "dialects/Tile/TileOps.h"
 #include "passes/Host/Passes.h"
 
+#include <array>
+#include <map>
+
 #define DEBUG_TYPE "nsa-overlap-all-reduce"
 
 namespace nsa {
@@ -14,15 +17,10 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa;
 
-/// Whether a command touches memory that `memory` shows something of.
-static bool touches(rt::CommandOpInterface command, Value memory) {
-  SmallVector<Value> touched;
-  command.getReads(touched);
-  command.getWrites(touched);
-  return llvm::any_of(touched, [&](Value value) {
-    return rt::getMemoryRoot(value) == rt::getMemoryRoot(memory) ||
-           rt::shareTensors(value, memory);
-  });
+/// Whether `op` is a command that cannot change places with `other`.
+static bool conflicts(Operation *op, Operation *other) {
+  auto command = dyn_cast<rt::CommandOpInterface>(op);
+  return command && rt::conflict(command, cast<rt::CommandOpInterface>(other));
 }
 
 /// Whether a launch computes more than it moves, as those of attention do.
@@ -46,35 +44,57 @@ struct OverlapAllReducePass
 
   void runOnOperation() override {
     Block &block = getOperation().getBody().front();
-    for (auto start : llvm::to_vector(block.getOps<rt::CollectiveStartOp>()))
-      hoist(start, block);
-    for (auto done : llvm::to_vector(block.getOps<rt::CollectiveDoneOp>()))
-      sink(done, block);
+    // Starts wait for copies of chunks, and copies of chunks for ends.
+    forEach<rt::WriteSequenceOp>(block, &OverlapAllReducePass::hoist);
+    forEach<rt::CollectiveStartOp>(block, &OverlapAllReducePass::hoist);
+    forEach<rt::SliceSequenceOp>(block, &OverlapAllReducePass::sink);
+    forEach<rt::CollectiveDoneOp>(block, &OverlapAllReducePass::sink);
+    group(block);
   }
 
-  /// Moves a start, and what names its memory, after the last command that
-  /// touches the memory, or before the next launch that is bound by computing.
-  void hoist(rt::CollectiveStartOp start, Block &block) {
-    Value memory = start.getMemory();
+  template <typename OpT>
+  void forEach(Block &block, void (OverlapAllReducePass::*move)(Operation *)) {
+    for (OpT op : llvm::to_vector(block.getOps<OpT>()))
+      (this->*move)(op);
+  }
+
+  /// Moves a command, with fills of its memory and what names that, after the
+  /// last one that has to come before, and a start before the next launch that
+  /// is bound by computing.
+  void hoist(Operation *op) {
     unsigned passed = 0;
-    Operation *after = start->getPrevNode(), *beside = nullptr;
+    Operation *after = op->getPrevNode(), *beside = nullptr;
+    SmallVector<Operation *> group = {op};
     for (; after; after = after->getPrevNode()) {
-      auto command = dyn_cast<rt::CommandOpInterface>(after);
-      if (command && touches(command, memory))
-        break;
-      passed += command ? 1 : 0;
-      beside = isComputeBound(after) ? after : beside;
+      if (conflicts(after, op)) {
+        // Fills prepare memory that chunks go to.
+        if (op->getNumOperands() == 1 || !isa<rt::FillOp>(after))
+          break;
+        group.push_back(after);
+        continue;
+      }
+      passed += isa<rt::CommandOpInterface>(after) ? 1 : 0;
+      if (isa<rt::CollectiveStartOp>(op) && isComputeBound(after))
+        beside = after;
     }
     if (passed == 0)
       return;
     if (beside)
-      start->moveBefore(beside);
+      op->moveBefore(beside);
     else if (after)
-      start->moveAfter(after);
+      op->moveAfter(after);
     else
-      start->moveBefore(&block.front());
-    if (Operation *name = memory.getDefiningOp(); !name->isBeforeInBlock(start))
-      moveWithOperands(name, start);
+      op->moveBefore(&op->getBlock()->front());
+    Operation *next = op;
+    for (Operation *moved : group) {
+      if (moved != op)
+        moved->moveBefore(next);
+      next = moved;
+      for (Value memory : moved->getOperands())
+        if (Operation *name = memory.getDefiningOp();
+            !name->isBeforeInBlock(moved))
+          moveWithOperands(name, moved);
+    }
     ++numMoved;
   }
 
@@ -87,23 +107,65 @@ struct OverlapAllReducePass
         moveWithOperands(source, name);
   }
 
-  /// Moves an end before the next command that touches the memory.
-  void sink(rt::CollectiveDoneOp done, Block &block) {
+  /// Moves a command before the next one that has to come after it.
+  void sink(Operation *op) {
     unsigned passed = 0;
-    Operation *before = done->getNextNode();
+    Operation *before = op->getNextNode();
     for (; before; before = before->getNextNode()) {
-      auto command = dyn_cast<rt::CommandOpInterface>(before);
-      if (command && touches(command, done.getMemory()))
+      if (conflicts(before, op))
         break;
-      passed += command ? 1 : 0;
+      passed += isa<rt::CommandOpInterface>(before) ? 1 : 0;
     }
     if (passed == 0)
       return;
     if (before)
-      done->moveBefore(before);
+      op->moveBefore(before);
     else
-      done->moveBefore(&block, block.end());
+      op->moveBefore(op->getBlock(), op->getBlock()->end());
     ++numMoved;
+  }
+
+  /// Starts collectives over sequences together where that delays none much:
+  /// a group has the latency of one.
+  void group(Block &block) {
+    // How many launches that are bound by computing, and matmuls, come before.
+    DenseMap<Operation *, std::pair<unsigned, unsigned>> before;
+    DenseMap<Value, rt::CollectiveDoneOp> ends;
+    std::pair<unsigned, unsigned> passed;
+    for (Operation &op : block) {
+      before[&op] = passed;
+      passed.first += isComputeBound(&op) ? 1 : 0;
+      passed.second += isa<rt::GemmOp>(op) ? 1 : 0;
+    }
+    // Later starts by what lies before them and before their ends. Matmuls
+    // matter to those that nothing else hides.
+    std::map<std::array<unsigned, 4>, rt::CollectiveStartOp> later;
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+      if (auto done = dyn_cast<rt::CollectiveDoneOp>(op))
+        ends[done.getMemory()] = done;
+      auto start = dyn_cast<rt::CollectiveStartOp>(op);
+      if (!start || !start.isOfSequences())
+        continue;
+      auto [launches, matmuls] = before[start];
+      unsigned end = before[ends[start.getMemory()]].first;
+      rt::CollectiveStartOp &other =
+          later[{unsigned(start.getKind()), launches, end,
+                 launches == end ? matmuls : 0}];
+      if (other && !conflictsBefore(start, other)) {
+        start->moveBefore(other);
+        start.setGrouped(true);
+        ++numGrouped;
+      }
+      other = start;
+    }
+  }
+
+  static bool conflictsBefore(rt::CollectiveStartOp start, Operation *end) {
+    for (Operation *op = start->getNextNode(); op != end;
+         op = op->getNextNode())
+      if (conflicts(op, start))
+        return true;
+    return false;
   }
 };
 } // namespace

@@ -262,6 +262,11 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
     after it that does, so that it runs beside what backward still computes.
     A start waits for the next launch of more than 32 operations a byte, if there is
     one: beside the single wave of large tiles of a matmul it takes more.
+    Copies of chunks to and from what is gathered or summed move likewise.
+    Collectives over sequences are `grouped` where no such launch lies between their
+    starts, nor between their ends, and, if none lies between start and end either, no
+    matmul between their starts: the first waits for the last. Keys and values of a
+    branch are, and their gradients.
     Every rank runs the same commands, so all start their reductions in one
     order.
 
@@ -286,6 +291,7 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let statistics = [
     Statistic<"numMoved", "moved", "Number of starts and ends moved">,
+    Statistic<"numGrouped", "grouped", "Number of starts grouped with the next">,
   ];
 }
 

@@ -259,10 +259,16 @@ Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
 }
 
 Action CPUExecutable::resolve(const artifact::CollectiveStart &start) const {
+  SequenceRows rows;
+  if (start.rows()) {
+    rows.sequences = int64_t(start.sequences());
+    rows.data = address(*start.rows());
+    rows.bytes = int64_t(start.rows()->size()) / (2 * rows.sequences);
+  }
   return StartCollectiveCommand{
       start.kind(), address(*start.memory()),
       int64_t(start.memory()->size() / elementBytes(start.type())),
-      start.type(), int64_t(start.sequences())};
+      start.type(), rows};
 }
 
 Action CPUExecutable::resolve(const artifact::Command &command) const {
@@ -365,7 +371,7 @@ Status CPUExecutable::communicate(const Action &action) {
   if (const auto *start = std::get_if<StartCollectiveCommand>(&action))
     running.emplace_back(
         start->data, communicator->start(start->kind, start->data, start->count,
-                                         start->type, start->sequences));
+                                         start->type, start->rows));
   const auto *finish = std::get_if<FinishCollectiveCommand>(&action);
   if (!finish)
     return {};

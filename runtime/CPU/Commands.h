@@ -3,6 +3,7 @@
 #ifndef NSA_RUNTIME_CPU_COMMANDS_H
 #define NSA_RUNTIME_CPU_COMMANDS_H
 
+#include "nsa/Runtime/Communicator.h"
 #include "runtime/CPU/FiniteCheck.h"
 #include "runtime/CPU/Gemm.h"
 #include "runtime/CPU/KernelLibrary.h"
@@ -46,7 +47,7 @@ struct StartCollectiveCommand {
   void *data;
   int64_t count;
   DataType type;
-  int64_t sequences;
+  SequenceRows rows;
 };
 
 struct FinishCollectiveCommand {

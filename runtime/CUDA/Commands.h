@@ -66,7 +66,8 @@ struct FinishReduction {
   bool isFirst, isLast;
 };
 
-/// Nothing: a reduction over one rank, or a launch without programs.
+/// Nothing: a reduction over one rank or grouped with the next, or a launch
+/// without programs.
 struct PassOver {};
 
 using Command =

@@ -125,52 +125,55 @@ Status Nccl::connect(const std::string &id, int rank, int size,
   return {};
 }
 
-Status Nccl::run(const Collective &collective, Stream stream) {
+/// One launch of NCCL's kernel for each communicator.
+Status Nccl::run(const std::vector<Collective> &group, Stream stream) {
+  NSA_RETURN_IF_ERROR(check(functions->GroupStart(), "ncclGroupStart"));
+  int failed = 0;
+  for (const Collective &collective : group)
+    if (failed == 0)
+      failed = run(collective, stream);
+  int ended = functions->GroupEnd();
+  return check(failed ? failed : ended, collectiveName(group.front().kind));
+}
+
+int Nccl::run(const Collective &collective, Stream stream) {
   DevicePtr data = collective.data;
   int type = typeOf(collective.type);
   uint64_t own = collective.count / uint64_t(size);
   DevicePtr part = data + uint64_t(rank) * own * elementBytes(collective.type);
   switch (collective.kind) {
   case CollectiveKind::AllReduce:
-    return check(functions->AllReduce(data, data, collective.count, type,
-                                      kAverage, communicator, stream),
-                 "ncclAllReduce");
+    return functions->AllReduce(data, data, collective.count, type, kAverage,
+                                communicator, stream);
   case CollectiveKind::ReduceScatter:
-    return check(functions->ReduceScatter(data, part, own, type, kAverage,
-                                          communicator, stream),
-                 "ncclReduceScatter");
+    return functions->ReduceScatter(data, part, own, type, kAverage,
+                                    communicator, stream);
   case CollectiveKind::AllGather:
-    return check(
-        functions->AllGather(part, data, own, type, communicator, stream),
-        "ncclAllGather");
+    return functions->AllGather(part, data, own, type, communicator, stream);
   case CollectiveKind::GatherSequence:
   case CollectiveKind::ReduceScatterSequence:
-    return runOnSequences(collective, stream);
+    break;
   }
-  return Error{"a collective of another kind"};
+  return runOnSequences(collective, stream);
 }
 
-/// Each half of a sequence is a collective of its own, in place.
-Status Nccl::runOnSequences(const Collective &collective, Stream stream) {
+/// Each half of a sequence is a collective of its own.
+int Nccl::runOnSequences(const Collective &collective, Stream stream) {
   const Functions &f = *functions;
   int type = typeOf(collective.type);
   uint64_t halves = 2 * collective.sequences, ranks = uint64_t(sequenceRanks);
   uint64_t chunk = collective.count / (halves * ranks);
   uint64_t bytes = chunk * elementBytes(collective.type);
-  NSA_RETURN_IF_ERROR(check(f.GroupStart(), "ncclGroupStart"));
   int failed = 0;
   for (uint64_t half = 0; half < halves && failed == 0; ++half) {
     DevicePtr all = collective.data + half * ranks * bytes;
-    uint64_t own = chunkOf(half, uint64_t(rank), ranks) % ranks;
+    DevicePtr row = collective.rows + (half + 1) * collective.rowBytes - bytes;
     void *among = sharers[half % 2];
-    failed =
-        collective.kind == CollectiveKind::GatherSequence
-            ? f.AllGather(all + own * bytes, all, chunk, type, among, stream)
-            : f.ReduceScatter(all, all + own * bytes, chunk, type, kSum, among,
-                              stream);
+    failed = collective.kind == CollectiveKind::GatherSequence
+                 ? f.AllGather(row, all, chunk, type, among, stream)
+                 : f.ReduceScatter(all, row, chunk, type, kSum, among, stream);
   }
-  int ended = f.GroupEnd();
-  return check(failed ? failed : ended, collectiveName(collective.kind));
+  return failed;
 }
 
 Status Nccl::health() {

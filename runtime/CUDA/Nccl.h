@@ -8,17 +8,21 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace nsa::cuda {
 
 /// `count` elements at `data`, f32, bf16 or f16, of all parts; of ranks that
-/// share sequences, those of so many `sequences`.
+/// share sequences, those of so many `sequences`, of which two rows each at
+/// `rows`, of `rowBytes` bytes, end with this rank's chunks.
 struct Collective {
   CollectiveKind kind;
   DevicePtr data;
   uint64_t count;
   DataType type;
   uint64_t sequences;
+  DevicePtr rows;
+  uint64_t rowBytes;
 
   uint64_t bytes() const { return count * elementBytes(type); }
 };
@@ -42,9 +46,9 @@ public:
   /// sequences. Waits for them without a time-out.
   Status connect(const std::string &id, int rank, int size, int sequenceRanks);
 
-  /// Puts a collective on the stream. Means have the same bits on all ranks;
-  /// the number of ranks divides the elements where each has a part.
-  Status run(const Collective &collective, Stream stream);
+  /// Puts collectives on the stream, together. Means have the same bits on all
+  /// ranks; the number of ranks divides the elements where each has a part.
+  Status run(const std::vector<Collective> &group, Stream stream);
 
   /// Asynchronous errors, such as a lost connection.
   Status health();
@@ -57,7 +61,8 @@ private:
 
   Nccl();
   Status check(int result, const char *call) const;
-  Status runOnSequences(const Collective &collective, Stream stream);
+  int run(const Collective &collective, Stream stream);
+  int runOnSequences(const Collective &collective, Stream stream);
 
   std::unique_ptr<Functions> functions;
   void *communicator = nullptr;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 using namespace nsa;
 using namespace nsa::cuda;
@@ -77,13 +78,16 @@ Reductions::~Reductions() {
     driver.StreamDestroy(stream);
 }
 
-Result<unsigned> Reductions::add(const Collective &collective, bool measure) {
-  Reduction &reduction = reductions.emplace_back();
-  reduction.collective = collective;
-  for (Event *event : {&reduction.ready, &reduction.begun, &reduction.done}) {
-    NSA_ASSIGN_OR_RETURN(*event,
-                         makeEvent(measure && event != &reduction.ready));
+Result<unsigned> Reductions::add(const Collective &collective, bool grouped,
+                                 bool measure) {
+  if (!std::exchange(isOpen, grouped)) {
+    Reduction &made = reductions.emplace_back();
+    for (Event *event : {&made.ready, &made.begun, &made.done}) {
+      NSA_ASSIGN_OR_RETURN(*event, makeEvent(measure && event != &made.ready));
+    }
   }
+  reductions.back().group.push_back(collective);
+  reductions.back().bytes += collective.bytes();
   return unsigned(reductions.size() - 1);
 }
 
@@ -153,13 +157,9 @@ Status Reductions::connect(int sequenceRanks) {
   return attempt->status;
 }
 
-Status Reductions::enqueue(const Reduction &reduction) {
-  return nccl->run(reduction.collective, stream);
-}
-
 Status Reductions::warmUp() {
   for (const Reduction &reduction : reductions)
-    NSA_RETURN_IF_ERROR(enqueue(reduction));
+    NSA_RETURN_IF_ERROR(nccl->run(reduction.group, stream));
   return gpu->driver().check(gpu->driver().StreamSynchronize(stream),
                              "cuStreamSynchronize");
 }
@@ -187,7 +187,7 @@ Status Reductions::start(unsigned number) {
   NSA_RETURN_IF_ERROR(tell(progress->begun, number + 1));
   NSA_RETURN_IF_ERROR(driver.check(driver.EventRecord(reduction.begun, stream),
                                    "cuEventRecord"));
-  NSA_RETURN_IF_ERROR(enqueue(reduction));
+  NSA_RETURN_IF_ERROR(nccl->run(reduction.group, stream));
   NSA_RETURN_IF_ERROR(tell(progress->ended, number + 1));
   return driver.check(driver.EventRecord(reduction.done, stream),
                       "cuEventRecord");
@@ -215,8 +215,7 @@ Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
 /// Tells the other ranks how far this one is.
 void Reductions::report(uint32_t begun) {
   if (begun > run.first)
-    group->progress(total + begun - run.first,
-                    reductions[begun - 1].collective.bytes());
+    group->progress(total + begun - run.first, reductions[begun - 1].bytes);
 }
 
 Status Reductions::fail(const std::string &why) {
@@ -225,8 +224,7 @@ Status Reductions::fail(const std::string &why) {
   if (uint32_t begun = progress->begun; begun != progress->ended) {
     report(begun);
     where = " in reduction " + std::to_string(total + begun - run.first) +
-            " of " + std::to_string(reductions[begun - 1].collective.bytes()) +
-            " bytes";
+            " of " + std::to_string(reductions[begun - 1].bytes) + " bytes";
   }
   return Error{"rank " + std::to_string(group->rank()) + where + ": " + why};
 }

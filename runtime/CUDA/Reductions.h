@@ -23,9 +23,11 @@ public:
   open(const GPU &gpu, ProcessGroup &group, const std::string &library);
   ~Reductions();
 
-  /// A reduction or another collective; returns its number: 0, 1, ... With
+  /// A reduction or another collective, or one more of the last one, if that
+  /// is said to be `grouped` with the next; returns its number: 0, 1, ... With
   /// `measure`, `measured` says when it ran.
-  Result<unsigned> add(const Collective &collective, bool measure);
+  Result<unsigned> add(const Collective &collective, bool grouped,
+                       bool measure);
   unsigned count() const { return unsigned(reductions.size()); }
 
   /// After all `add`: connects the ranks, of which `sequenceRanks` share each
@@ -63,7 +65,8 @@ public:
 
 private:
   struct Reduction {
-    Collective collective;
+    std::vector<Collective> group;
+    uint64_t bytes = 0;
     /// The data is complete, the reduction begins, and it has ended.
     Event ready = nullptr, begun = nullptr, done = nullptr;
   };
@@ -76,7 +79,6 @@ private:
   Reductions(const GPU &gpu, ProcessGroup &group) : gpu(&gpu), group(&group) {}
   Status makeStream();
   Result<Event> makeEvent(bool timed);
-  Status enqueue(const Reduction &reduction);
   Status shareNumbers();
   Result<std::string> shareId();
   Status tell(volatile uint32_t &word, uint32_t value);
@@ -90,6 +92,8 @@ private:
   std::unique_ptr<Nccl> nccl;
   Stream stream = nullptr;
   std::vector<Reduction> reductions;
+  /// Whether the last one is grouped with the next that is added.
+  bool isOpen = false;
   /// 0, 1, 2, ... on the GPU, for `tell`.
   DevicePtr numbers = 0;
   PinnedMemory words;

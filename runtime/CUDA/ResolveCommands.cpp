@@ -355,15 +355,17 @@ Result<Command>
 CUDAExecutable::resolve(const artifact::CollectiveStart &start) {
   if (!reductions)
     return Command(PassOver{});
-  const Slice &slice = *start.memory();
+  const Slice &slice = *start.memory(), *rows = start.rows();
   NSA_ASSIGN_OR_RETURN(
       unsigned number,
       reductions->add({start.kind(), address(slice),
                        slice.size() / elementBytes(start.type()), start.type(),
-                       start.sequences()},
-                      options.profile));
+                       start.sequences(), rows ? address(*rows) : 0,
+                       rows ? rows->size() / (2 * start.sequences()) : 0},
+                      start.grouped(), options.profile));
   running.emplace_back(slice, number);
-  return Command(StartReduction{number});
+  return start.grouped() ? Command(PassOver{})
+                         : Command(StartReduction{number});
 }
 
 /// The reader has checked that every reduction ends once.

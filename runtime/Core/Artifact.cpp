@@ -30,11 +30,11 @@ static Status checkHeader(const FileHeader &header, size_t size) {
   if (std::memcmp(header.magic, artifact::fileMagic, sizeof header.magic) != 0)
     return Error{"not an artefact: it does not begin with NSAXFILE"};
   if (header.version < artifact::fileVersion ||
-      header.version > artifact::batchFileVersion)
+      header.version > artifact::rowsFileVersion)
     return Error{"has format version " + std::to_string(header.version) +
                  ", but this runtime reads versions " +
                  std::to_string(artifact::fileVersion) + " to " +
-                 std::to_string(artifact::batchFileVersion)};
+                 std::to_string(artifact::rowsFileVersion)};
   if (header.flags != 0)
     return Error{"has format flags " + std::to_string(header.flags) +
                  ", but this runtime knows none"};

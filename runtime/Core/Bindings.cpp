@@ -38,8 +38,11 @@ std::vector<const Slice *> nsa::slicesOf(const artifact::Artifact &root,
     return {fill->out()};
   if (const auto *copy = command.action_as_Copy())
     return {copy->source(), copy->out()};
-  if (const auto *start = command.action_as_CollectiveStart())
+  if (const auto *start = command.action_as_CollectiveStart()) {
+    if (start->rows())
+      return {start->memory(), start->rows()};
     return {start->memory()};
+  }
   if (const auto *done = command.action_as_CollectiveDone())
     return {done->memory()};
   const auto *initialize = command.action_as_Initialize();

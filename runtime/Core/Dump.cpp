@@ -239,7 +239,9 @@ std::string Dumper::operands(const artifact::Command &command) const {
   if (const auto *copy = command.action_as_Copy())
     return text(*copy->source()) + " -> " + text(*copy->out());
   if (const auto *start = command.action_as_CollectiveStart())
-    return std::string(typeName(start->type())) + " " + text(*start->memory());
+    return std::string(typeName(start->type())) + " " + text(*start->memory()) +
+           (start->rows() ? ", rows " + text(*start->rows()) : "") +
+           (start->grouped() ? ", grouped" : "");
   if (const auto *done = command.action_as_CollectiveDone())
     return text(*done->memory());
   const auto &tensor =

@@ -137,15 +137,14 @@ bool Checker::checkChunks(const Copy &copy, const Slice &whole,
   uint64_t sequences = copy.sequences(), halo = copy.halo();
   uint64_t ranks = root.sequence_ranks();
   uint64_t row = own.size() / 2 / sequences;
-  bool hasHalo = copy.pattern() != ChunkPattern::Chunks;
   // Sequences are no more than bytes, and halos no longer than rows.
   bool fits = ranks > 1 && row > 0 && row * 2 * sequences == own.size() &&
-              (halo != 0) == hasHalo && halo <= row;
+              halo != 0 && halo <= row;
   if (fits && copy.pattern() == ChunkPattern::Own)
     fits = whole.size() == own.size() + 2 * sequences * halo;
   else if (fits)
     fits = whole.size() % (2 * ranks) == 0 &&
-           whole.size() / (2 * ranks) == sequences * (hasHalo ? halo : row);
+           whole.size() / (2 * ranks) == sequences * halo;
   return (fits || fail("has chunks of " + num(own.size()) + " bytes of " +
                        num(whole.size()) + ", of " + num(sequences) +
                        " sequences for " + num(ranks) + " ranks")) &&
@@ -201,6 +200,21 @@ bool Checker::check(const CollectiveStart &start) {
                 collectiveName(start.kind()));
   if (!checkChunks(memory, start.sequences(), elementBytes(start.type())))
     return false;
+  const Slice *rows = start.rows();
+  if (isOfSequences(start.kind()) != (rows != nullptr))
+    return fail((rows ? "has rows, a " : "has no rows, a ") +
+                std::string(collectiveName(start.kind())));
+  if (rows) {
+    uint64_t chunks = memory.size() / root.sequence_ranks();
+    if (!checkSlice(*rows, "rows", sliceAlignment))
+      return false;
+    uint64_t step = 2 * start.sequences() * elementBytes(start.type());
+    if (rows->size() < chunks || rows->size() % step != 0)
+      return fail("has " + num(rows->size()) + " bytes of rows, expected " +
+                  num(chunks) + " or more in two rows of each sequence");
+    if (overlap(*rows, memory))
+      return fail("has rows that overlap the sequences");
+  }
   uint64_t ranks =
       start.kind() == CollectiveKind::AllReduce || start.sequences()
           ? 1
@@ -272,20 +286,40 @@ bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
   return true;
 }
 
+/// Whether one writes what the other one touches.
+static bool conflict(const CollectiveStart &a, const CollectiveStart &b) {
+  for (auto [writer, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    bool sums = writer->kind() == CollectiveKind::ReduceScatterSequence;
+    const Slice &written = sums ? *writer->rows() : *writer->memory();
+    if (overlap(written, *other->memory()) ||
+        (other->rows() && overlap(written, *other->rows())))
+      return true;
+  }
+  return false;
+}
+
 /// Every reduction ends once, and those in progress are of different memory.
+/// Grouped ones begin together.
 bool Checker::checkReductions(const Entry &entry) {
-  std::vector<const Slice *> running;
+  std::vector<const CollectiveStart *> running;
+  const CollectiveStart *grouped = nullptr;
   for (const Command *command : *entry.commands()) {
-    if (const auto *start = command->action_as_CollectiveStart()) {
-      for (const Slice *other : running)
-        if (overlap(*other, *start->memory()))
+    const auto *start = command->action_as_CollectiveStart();
+    if (grouped && (!start || start->kind() != grouped->kind()))
+      return fail("groups a reduction with another command than the next start "
+                  "of its kind");
+    grouped = start && start->grouped() ? start : nullptr;
+    if (start) {
+      for (const CollectiveStart *other : running)
+        if (conflict(*other, *start))
           return fail("starts to reduce memory that is being reduced");
-      running.push_back(start->memory());
+      running.push_back(start);
     }
     const auto *done = command->action_as_CollectiveDone();
     if (!done)
       continue;
-    auto isSame = [&](const Slice *slice) {
+    auto isSame = [&](const CollectiveStart *started) {
+      const Slice *slice = started->memory();
       return slice->segment() == done->memory()->segment() &&
              slice->offset() == done->memory()->offset() &&
              slice->size() == done->memory()->size();

@@ -286,12 +286,13 @@ std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
   std::vector<CommandProfile> profile;
   for (unsigned i = 0; i < commands.size(); ++i) {
     const artifact::Command &command = *commands.Get(i);
+    const auto *start = command.action_as_CollectiveStart();
     profile.push_back({commandTitle(source.root(), command),
                        commandLocation(source.root(), command), times[i],
                        commandFlops(source.root(), command),
                        commandBytes(source.root(), command),
                        commandHasHalf(source.root(), command),
-                       reduces && command.action_as_CollectiveStart(),
+                       reduces && start && !start->grouped(),
                        reduces && command.action_as_CollectiveDone()});
   }
   return profile;

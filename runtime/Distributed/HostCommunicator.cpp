@@ -37,9 +37,9 @@ HostCommunicator::~HostCommunicator() {
 }
 
 uint64_t HostCommunicator::start(CollectiveKind kind, void *data, int64_t count,
-                                 DataType type, int64_t sequences) {
+                                 DataType type, const SequenceRows &rows) {
   std::lock_guard<std::mutex> lock(mutex);
-  waiting.push_back({kind, data, count, type, sequences});
+  waiting.push_back({kind, data, count, type, rows});
   changed.notify_all();
   return ++started;
 }
@@ -96,7 +96,7 @@ void HostCommunicator::work() {
 }
 
 Status HostCommunicator::run(const Job &job, uint64_t number) {
-  uint64_t bytes = uint64_t(job.count) * elementBytes(job.type);
+  uint64_t bytes = job.bytes();
   store.progress(number, bytes);
   Status status = communicate(job);
   if (status)
@@ -125,35 +125,42 @@ Status HostCommunicator::communicate(const Job &job) {
   case CollectiveKind::ReduceScatter:
     return reduce(job);
   case CollectiveKind::AllGather:
-    return reducer->gather(job.data,
-                           job.count * int64_t(elementBytes(job.type)));
+    return reducer->gather(job.data, int64_t(job.bytes()));
   case CollectiveKind::GatherSequence:
-    return gatherSequences(job);
   case CollectiveKind::ReduceScatterSequence:
-    return sharers->sum(job.data, job.count, job.type);
+    return communicateSequences(job);
   }
   return Error{"a collective of another kind"};
 }
 
-/// The chunks of a rank go together.
-Status HostCommunicator::gatherSequences(const Job &job) {
+/// The chunks of a rank are gathered together. Sums are made in place, but not
+/// of what the program has.
+Status HostCommunicator::communicateSequences(const Job &job) {
   auto *data = static_cast<char *>(job.data);
-  uint64_t ranks = uint64_t(sequenceRanks), rows = 2 * uint64_t(job.sequences);
-  uint64_t bytes =
-      uint64_t(job.count) * elementBytes(job.type) / (ranks * rows);
-  auto chunk = [&](uint64_t of, uint64_t row) {
-    return data + chunkRange(artifact::ChunkPattern::Chunks, row, of, ranks,
-                             bytes, /*halo=*/0)
-                      .inMemory;
+  uint64_t ranks = uint64_t(sequenceRanks), own = uint64_t(rank()) % ranks;
+  uint64_t rows = 2 * uint64_t(job.rows.sequences);
+  uint64_t bytes = job.bytes() / (ranks * rows);
+  auto offset = [&](uint64_t of, uint64_t row) {
+    return (row / 2 * 2 * ranks + chunkOf(row, of, ranks)) * bytes;
   };
-  std::vector<char> all(ranks * rows * bytes);
-  uint64_t own = uint64_t(rank()) % ranks;
+  auto rowEnd = [&](uint64_t row) {
+    return static_cast<char *>(job.rows.data) +
+           (row + 1) * uint64_t(job.rows.bytes) - bytes;
+  };
+  std::vector<char> all(data, data + job.bytes());
+  if (job.kind == CollectiveKind::ReduceScatterSequence) {
+    NSA_RETURN_IF_ERROR(sharers->sum(all.data(), job.count, job.type));
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(rowEnd(row), &all[offset(own, row)], bytes);
+    return {};
+  }
   for (uint64_t row = 0; row < rows; ++row)
-    std::memcpy(&all[(own * rows + row) * bytes], chunk(own, row), bytes);
+    std::memcpy(&all[(own * rows + row) * bytes], rowEnd(row), bytes);
   NSA_RETURN_IF_ERROR(sharers->gather(all.data(), int64_t(all.size())));
   for (uint64_t other = 0; other < ranks; ++other)
     for (uint64_t row = 0; row < rows; ++row)
-      std::memcpy(chunk(other, row), &all[(other * rows + row) * bytes], bytes);
+      std::memcpy(data + offset(other, row), &all[(other * rows + row) * bytes],
+                  bytes);
   return {};
 }
 

@@ -30,7 +30,7 @@ public:
   int rank() const override { return store.rank(); }
   int size() const override { return store.size(); }
   uint64_t start(CollectiveKind kind, void *data, int64_t count, DataType type,
-                 int64_t sequences) override;
+                 const SequenceRows &rows) override;
   /// Fails also when a rank has stopped the run or was lost; the reduction may
   /// go on then.
   Status wait(uint64_t number) override;
@@ -44,7 +44,9 @@ private:
     void *data;
     int64_t count;
     DataType type;
-    int64_t sequences;
+    SequenceRows rows;
+
+    uint64_t bytes() const { return uint64_t(count) * elementBytes(type); }
   };
 
   void work();
@@ -52,7 +54,7 @@ private:
   Status run(const Job &job, uint64_t number);
   Status communicate(const Job &job);
   Status reduce(const Job &job);
-  Status gatherSequences(const Job &job);
+  Status communicateSequences(const Job &job);
   std::string findCause();
 
   std::unique_ptr<Reducer> reducer, sharers;

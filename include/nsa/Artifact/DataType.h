@@ -66,10 +66,6 @@ constexpr ChunkRange chunkRange(artifact::ChunkPattern pattern, uint64_t row,
   uint64_t chunks = 2 * ranks, first = row / 2 * chunks;
   uint64_t chunk = chunkOf(row, rank, ranks), joined = bytes + halo;
   switch (pattern) {
-  case ChunkPattern::Chunks:
-    return {(first + chunk) * bytes, row * bytes, bytes};
-  case ChunkPattern::Tails:
-    return {(first + chunk) * halo, (row + 1) * bytes - halo, halo};
   case ChunkPattern::Own:
     return {row * joined + (chunk ? halo : 0), row * bytes, bytes};
   case ChunkPattern::Halo:

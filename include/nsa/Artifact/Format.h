@@ -30,6 +30,10 @@ constexpr uint32_t extentsFileVersion = 4;
 /// addend in memory of its own, which readers of other files would leave out.
 constexpr uint32_t batchFileVersion = 5;
 
+/// The version of a file with sequences that ranks share. Those of older files,
+/// where collectives are in place, are not read.
+constexpr uint32_t rowsFileVersion = 6;
+
 /// The header as it lies in the file.
 struct FileHeader {
   char magic[8];

@@ -42,6 +42,14 @@ public:
   virtual bool hasAborted() const = 0;
 };
 
+/// Two rows of each of `sequences` that ranks share, `bytes` bytes each at
+/// `data`, which end with this rank's chunks.
+struct SequenceRows {
+  int64_t sequences = 0;
+  void *data = nullptr;
+  int64_t bytes = 0;
+};
+
 /// Reductions of memory of the host over the ranks of a run. Every rank starts
 /// the same ones in the same order. One thread uses it.
 class Communicator {
@@ -52,18 +60,18 @@ public:
   virtual int size() const = 0;
 
   /// Begins what `kind` says for `count` elements, f32, bf16 or f16, and
-  /// returns at once the number of the reduction: 1, 2, ... The data belongs to
-  /// the communicator until `wait` returns. The bits of means and sums are the
-  /// same on all ranks and in every run with this number of ranks. Sums of
+  /// returns at once the number of the reduction: 1, 2, ... The memory belongs
+  /// to the communicator until `wait` returns. The bits of means and sums are
+  /// the same on all ranks and in every run with this number of ranks. Sums of
   /// 16-bit numbers are rounded once for each rank. The parts of ranks are of
-  /// equal size, in their order. Of ranks that share sequences, `data` holds so
-  /// many `sequences`.
+  /// equal size, in their order. Of ranks that share sequences, `data` holds
+  /// these.
   virtual uint64_t start(CollectiveKind kind, void *data, int64_t count,
-                         DataType type, int64_t sequences) = 0;
+                         DataType type, const SequenceRows &rows) = 0;
 
   /// Begins to replace elements by their means over all ranks.
   uint64_t startAverage(void *data, int64_t count, DataType type) {
-    return start(CollectiveKind::AllReduce, data, count, type, 0);
+    return start(CollectiveKind::AllReduce, data, count, type, {});
   }
 
   /// Waits for the end of a reduction that was started. An error says which

@@ -396,13 +396,17 @@ FailureOr<StringRef> ProgramWriter::run() {
 
 /// The oldest version whose readers understand the program.
 static uint32_t getFileVersion(ModuleOp module) {
-  WalkResult found = module.walk([](rt::GemmOp op) {
-    return op.isExtended() ? WalkResult::interrupt() : WalkResult::advance();
+  uint32_t version =
+      hasExtents(module) ? artifact::extentsFileVersion : artifact::fileVersion;
+  module.walk([&](rt::GemmOp op) {
+    if (op.isExtended())
+      version = std::max(version, artifact::batchFileVersion);
   });
-  if (found.wasInterrupted())
-    return artifact::batchFileVersion;
-  return hasExtents(module) ? artifact::extentsFileVersion
-                            : artifact::fileVersion;
+  module.walk([&](rt::CollectiveStartOp op) {
+    if (op.getRows())
+      version = artifact::rowsFileVersion;
+  });
+  return version;
 }
 
 FailureOr<std::string> nsa::writeArtifact(ModuleOp module,

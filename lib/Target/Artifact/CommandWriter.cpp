@@ -89,7 +89,7 @@ ProgramWriter::Action ProgramWriter::writeChunks(OpT op, Value source,
   int64_t tokens = 0;
   if (op.getPattern() == rt::ChunkPattern::Own)
     tokens = type.getDimSize(1) - rows.getDimSize(1);
-  else if (op.getPattern() != rt::ChunkPattern::Chunks)
+  else
     tokens = type.getDimSize(1) / int64_t(2 * op.getRanks());
   uint64_t tokenBytes =
       rt::getByteSize(rows) / uint64_t(rows.getDimSize(0) * rows.getDimSize(1));
@@ -135,7 +135,9 @@ ProgramWriter::Action ProgramWriter::writeAction(rt::InitializeOp op) {
 }
 
 ProgramWriter::Action ProgramWriter::writeAction(rt::CollectiveStartOp op) {
-  artifact::Slice memory = writeMemory(op, op.getMemory());
+  artifact::Slice memory = writeMemory(op, op.getMemory()), rows;
+  if (op.getRows())
+    rows = writeMemory(op, op.getRows());
   uint64_t sequences = 0;
   if (op.isOfSequences()) {
     noteRanks(op, *op.getRanks(), /*shareSequences=*/true);
@@ -144,7 +146,8 @@ ProgramWriter::Action ProgramWriter::writeAction(rt::CollectiveStartOp op) {
   return {artifact::Action::CollectiveStart,
           artifact::CreateCollectiveStart(
               builder, &memory, getElementDataType(op.getMemory()),
-              static_cast<CollectiveKind>(op.getKind()), sequences)
+              static_cast<CollectiveKind>(op.getKind()), sequences,
+              op.getRows() ? &rows : nullptr, op.getGrouped())
               .Union()};
 }
 

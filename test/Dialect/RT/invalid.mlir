@@ -347,12 +347,14 @@ rt.entry @f inputs [] outputs [] {
 // -----
 
 rt.tensor state @x : memref<1x12x4xf32>
+rt.tensor state @y : memref<2x3x4xf32>
 
 rt.entry @f inputs [] outputs [] {
   %x = rt.get @x : memref<1x12x4xf32>
+  %y = rt.get @y : memref<2x3x4xf32>
   // expected-error @below {{has 48 elements, which 10 does not divide}}
-  rt.collective_start gather_sequence %x {ranks = 5 : i64} : memref<1x12x4xf32>
-  rt.collective_done %x : memref<1x12x4xf32>
+  rt.collective_start gather_sequence %x rows %y {ranks = 5 : i64} : memref<1x12x4xf32>, memref<2x3x4xf32>
+  rt.collective_done %x rows %y : memref<1x12x4xf32>, memref<2x3x4xf32>
 }
 
 // -----
@@ -364,7 +366,7 @@ rt.entry @f inputs [] outputs [] {
   %x = rt.get @x : memref<2x12x4xf32>
   %y = rt.get @y : memref<2x6x4xf32>
   // expected-error @below {{has 2 chunks, expected two of each sequence of 'memref<2x12x4xf32>'}}
-  rt.slice_sequence chunks %x, %y {ranks = 2 : i64} : memref<2x12x4xf32>, memref<2x6x4xf32>
+  rt.slice_sequence halo %x, %y {ranks = 2 : i64} : memref<2x12x4xf32>, memref<2x6x4xf32>
 }
 
 // -----
@@ -376,7 +378,48 @@ rt.entry @f inputs [] outputs [] {
   %x = rt.get @x : memref<1x12x4xf32>
   %y = rt.get @y : memref<2x2x4xf32>
   // expected-error @below {{has rows of 2 tokens, which do not fit 4 chunks of 'memref<1x12x4xf32>'}}
-  rt.write_sequence tails %y, %x {ranks = 2 : i64} : memref<2x2x4xf32>, memref<1x12x4xf32>
+  rt.write_sequence halo %y, %x {ranks = 2 : i64} : memref<2x2x4xf32>, memref<1x12x4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<1x12x4xf32>
+rt.tensor state @y : memref<2x2x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<1x12x4xf32>
+  %y = rt.get @y : memref<2x2x4xf32>
+  // expected-error @below {{has rows 'memref<2x2x4xf32>' of 'memref<1x12x4xf32>'}}
+  rt.collective_start gather_sequence %x rows %y {ranks = 2 : i64} : memref<1x12x4xf32>, memref<2x2x4xf32>
+  rt.collective_done %x rows %y : memref<1x12x4xf32>, memref<2x2x4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<1x12x4xf32>
+rt.tensor state @y : memref<2x3x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<1x12x4xf32>
+  %y = rt.get @y : memref<2x3x4xf32>
+  // expected-note @below {{that starts here}}
+  rt.collective_start reduce_scatter_sequence %x rows %y {ranks = 2 : i64} : memref<1x12x4xf32>, memref<2x3x4xf32>
+  // expected-error @below {{touches memory that all ranks work on}}
+  rt.fill 0.0, %y : memref<2x3x4xf32>
+  rt.collective_done %x rows %y : memref<1x12x4xf32>, memref<2x3x4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<1x12x4xf32>
+rt.tensor state @y : memref<2x3x4xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<1x12x4xf32>
+  %y = rt.get @y : memref<2x3x4xf32>
+  // expected-error @below {{is grouped with the next command, which is not the start of its kind}}
+  rt.collective_start gather_sequence %x rows %y {grouped, ranks = 2 : i64} : memref<1x12x4xf32>, memref<2x3x4xf32>
+  rt.collective_done %x rows %y : memref<1x12x4xf32>, memref<2x3x4xf32>
 }
 
 // -----

@@ -92,9 +92,9 @@ TEST(Communicator, Shards_AreGatheredAndAveraged) {
     for (size_t i = 0; i < means.size(); ++i)
       means[i] = float(rank) + float(i);
     uint64_t gather = all.start(CollectiveKind::AllGather, parts.data(),
-                                int64_t(parts.size()), DataType::F32, 0);
+                                int64_t(parts.size()), DataType::F32, {});
     uint64_t scatter = all.start(CollectiveKind::ReduceScatter, means.data(),
-                                 int64_t(means.size()), DataType::F32, 0);
+                                 int64_t(means.size()), DataType::F32, {});
     for (uint64_t number : {gather, scatter}) {
       Status status = all.wait(number);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -109,10 +109,11 @@ TEST(Communicator, Shards_AreGatheredAndAveraged) {
   });
 }
 
-// Two groups of two ranks, each with two sequences of four chunks.
+// Two groups of two ranks, each with two sequences of four chunks, with which
+// longer rows end.
 TEST(Communicator, ChunksOfSequences_AreThoseOfTheGroup) {
   constexpr int size = 4;
-  constexpr int64_t chunk = 5, sequences = 2, elements = sequences * 4 * chunk;
+  constexpr size_t chunk = 5, row = 7, elements = 2 * 4 * chunk;
   uint16_t port = *findFreePort();
   inThreads(size, [&](int rank) {
     RanksOptions own = options(20000);
@@ -121,31 +122,38 @@ TEST(Communicator, ChunksOfSequences_AreThoseOfTheGroup) {
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     Communicator &all = *(*ranks)->communicator();
     int group = rank / 2;
-    std::vector<float> gathered(elements, -1.0f), sums(elements);
-    auto isOwn = [&](int64_t i) {
-      int64_t number = i / chunk % 4;
-      return number == rank % 2 || number == 3 - rank % 2;
+    std::vector<float> whole(elements, -1.0f), terms(elements);
+    std::vector<float> rows(4 * row, -1.0f), sums = rows;
+    // Where element i of the chunks of this rank is in sequences.
+    auto find = [&](size_t i) {
+      size_t number = i / chunk % 2 ? 3 - size_t(rank % 2) : size_t(rank % 2);
+      return (i / chunk / 2 * 4 + number) * chunk + i % chunk;
     };
-    for (int64_t i = 0; i < elements; ++i) {
-      if (isOwn(i))
-        gathered[size_t(i)] = element(group, 0, size_t(i));
-      sums[size_t(i)] = float(rank) + float(i);
-    }
-    uint64_t gather = all.start(CollectiveKind::GatherSequence, gathered.data(),
-                                elements, DataType::F32, sequences);
-    uint64_t scatter =
-        all.start(CollectiveKind::ReduceScatterSequence, sums.data(), elements,
-                  DataType::F32, sequences);
-    for (uint64_t number : {gather, scatter}) {
+    auto rowOf = [](size_t i) {
+      return i / chunk * row + row - chunk + i % chunk;
+    };
+    for (size_t i = 0; i < 4 * chunk; ++i)
+      rows[rowOf(i)] = element(group, 0, find(i));
+    for (size_t i = 0; i < elements; ++i)
+      terms[i] = float(rank) + float(i);
+    auto start = [&](CollectiveKind kind, std::vector<float> &data,
+                     std::vector<float> &own) {
+      return all.start(kind, data.data(), int64_t(elements), DataType::F32,
+                       {2, own.data(), row * sizeof(float)});
+    };
+    for (uint64_t number :
+         {start(CollectiveKind::GatherSequence, whole, rows),
+          start(CollectiveKind::ReduceScatterSequence, terms, sums)}) {
       Status status = all.wait(number);
       ASSERT_TRUE(status.ok()) << status.message();
     }
-    for (int64_t i = 0; i < elements; ++i) {
-      EXPECT_EQ(gathered[size_t(i)], element(group, 0, size_t(i))) << i;
-      if (isOwn(i)) {
-        EXPECT_EQ(sums[size_t(i)], float(4 * group + 1) + 2 * float(i)) << i;
-      }
+    for (size_t i = 0; i < elements; ++i) {
+      EXPECT_EQ(whole[i], element(group, 0, i)) << i;
+      EXPECT_EQ(terms[i], float(rank) + float(i)) << i;
     }
+    for (size_t i = 0; i < 4 * chunk; ++i)
+      EXPECT_EQ(sums[rowOf(i)], float(4 * group + 1) + 2 * float(find(i))) << i;
+    EXPECT_EQ(sums[0], -1.0f);
     auto end = (*ranks)->exchange("end", "");
     EXPECT_TRUE(end.ok()) << end.message();
   });

@@ -60,11 +60,11 @@ struct Communicator {
 
 enum class Kind { Mean, MeanOfPart, SumOfPart, Gather };
 
-/// `count` elements, those of all parts.
+/// `count` elements, those of all parts; one part is at `from` or goes `to`.
 struct Reduction {
   Communicator *communicator;
   Kind kind;
-  char *data;
+  char *from, *to;
   size_t count;
   bool isHalf;
 
@@ -89,11 +89,14 @@ bool all(const std::atomic<uint64_t> (&numbers)[kMostRanks], int size,
 bool reduce(void *argument) {
   auto &reduction = *static_cast<Reduction *>(argument);
   Communicator &c = *reduction.communicator;
+  size_t bytes = reduction.bytes();
   if (!c.hasBrought) {
     // Others may read what lies there from the last time.
     if (!all(c.shared->taken, c.size, c.done))
       return false;
-    std::memcpy(c.place(c.rank), reduction.data, reduction.bytes());
+    std::memcpy(c.place(c.rank), reduction.from,
+                reduction.kind == Kind::Gather ? bytes / size_t(c.size)
+                                               : bytes);
     c.shared->brought[c.rank] = c.done + 1;
     c.hasBrought = true;
   }
@@ -105,16 +108,14 @@ bool reduce(void *argument) {
   size_t begin = isPart ? size_t(c.rank) * own : 0;
   size_t end = isPart ? begin + own : reduction.count;
   if (reduction.kind == Kind::Gather) {
-    size_t bytes = own * reduction.width();
+    size_t part = own * reduction.width();
     for (int rank = 0; rank < c.size; ++rank)
-      std::memcpy(reduction.data + size_t(rank) * bytes,
-                  c.place(rank) + size_t(rank) * bytes, bytes);
+      std::memcpy(reduction.to + size_t(rank) * part, c.place(rank), part);
     begin = end;
-  } else if (isPart) {
-    // The other parts are undefined.
-    std::memset(reduction.data, 0xff, begin * reduction.width());
-    std::memset(reduction.data + end * reduction.width(), 0xff,
-                (reduction.count - end) * reduction.width());
+  } else if (isPart && reduction.to >= reduction.from &&
+             reduction.to < reduction.from + bytes) {
+    // In place, the other parts are undefined.
+    std::memset(reduction.from, 0xff, bytes);
   }
   for (size_t i = begin; i < end; ++i) {
     float sum = 0;
@@ -122,9 +123,10 @@ bool reduce(void *argument) {
       sum += get(c.place(rank), i, reduction.isHalf);
     float mean = reduction.kind == Kind::SumOfPart ? sum : sum / float(c.size);
     if (reduction.isHalf)
-      reinterpret_cast<uint16_t *>(reduction.data)[i] = nsa::floatToBF16(mean);
+      reinterpret_cast<uint16_t *>(reduction.to)[i - begin] =
+          nsa::floatToBF16(mean);
     else
-      reinterpret_cast<float *>(reduction.data)[i] = mean;
+      reinterpret_cast<float *>(reduction.to)[i - begin] = mean;
   }
   c.hasBrought = false;
   c.shared->taken[c.rank] = ++c.done;
@@ -136,17 +138,15 @@ std::vector<std::unique_ptr<Reduction>> reductions;
 
 constexpr int kFloat32 = 7, kBFloat16 = 9, kSum = 0, kAverage = 4;
 
-size_t widthOf(int type) { return type == kBFloat16 ? 2 : 4; }
-
 /// Memory of all ranks' parts.
-int enqueue(void *handle, Kind kind, unsigned long long data, size_t count,
-            int type) {
+int enqueue(void *handle, Kind kind, unsigned long long from,
+            unsigned long long to, size_t count, int type) {
   if ((type != kFloat32 && type != kBFloat16) ||
       count * sizeof(float) > kPlaceBytes)
     return 4;
-  reductions.push_back(std::make_unique<Reduction>(
-      Reduction{static_cast<Communicator *>(handle), kind,
-                reinterpret_cast<char *>(data), count, type == kBFloat16}));
+  reductions.push_back(std::make_unique<Reduction>(Reduction{
+      static_cast<Communicator *>(handle), kind, reinterpret_cast<char *>(from),
+      reinterpret_cast<char *>(to), count, type == kBFloat16}));
   fakeCUDAEnqueue(reduce, reductions.back().get());
   return 0;
 }
@@ -234,26 +234,23 @@ int ncclAllReduce(unsigned long long from, unsigned long long to, size_t count,
                   int type, int operation, void *handle, void *) {
   if (from != to || operation != kAverage)
     return 4;
-  return enqueue(handle, Kind::Mean, to, count, type);
+  return enqueue(handle, Kind::Mean, from, to, count, type);
 }
 
 int ncclReduceScatter(unsigned long long from, unsigned long long to,
                       size_t count, int type, int operation, void *handle,
                       void *) {
   auto &c = *static_cast<Communicator *>(handle);
-  if (to != from + size_t(c.rank) * count * widthOf(type) ||
-      (operation != kAverage && operation != kSum))
+  if (operation != kAverage && operation != kSum)
     return 4;
   return enqueue(handle, operation == kSum ? Kind::SumOfPart : Kind::MeanOfPart,
-                 from, count * size_t(c.size), type);
+                 from, to, count * size_t(c.size), type);
 }
 
 int ncclAllGather(unsigned long long from, unsigned long long to, size_t count,
                   int type, void *handle, void *) {
   auto &c = *static_cast<Communicator *>(handle);
-  if (from != to + size_t(c.rank) * count * widthOf(type))
-    return 4;
-  return enqueue(handle, Kind::Gather, to, count * size_t(c.size), type);
+  return enqueue(handle, Kind::Gather, from, to, count * size_t(c.size), type);
 }
 
 } // extern "C"

@@ -111,20 +111,22 @@ ArtifactBuilder::Command ArtifactBuilder::fill(Slice out, double value,
 
 ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out,
                                                artifact::CopyPart part,
-                                               uint64_t sequences) {
-  return command(
-      Action::Copy,
-      artifact::CreateCopy(builder, &source, &out, part, sequences).Union());
+                                               uint64_t sequences,
+                                               uint64_t halo) {
+  return command(Action::Copy,
+                 artifact::CreateCopy(builder, &source, &out, part, sequences,
+                                      artifact::ChunkPattern::Halo, halo)
+                     .Union());
 }
 
-ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory,
-                                                         DataType type,
-                                                         CollectiveKind kind,
-                                                         uint64_t sequences) {
-  return command(
-      Action::CollectiveStart,
-      artifact::CreateCollectiveStart(builder, &memory, type, kind, sequences)
-          .Union());
+ArtifactBuilder::Command
+ArtifactBuilder::startReduction(Slice memory, DataType type,
+                                CollectiveKind kind, uint64_t sequences,
+                                const Slice *rows, bool grouped) {
+  return command(Action::CollectiveStart,
+                 artifact::CreateCollectiveStart(builder, &memory, type, kind,
+                                                 sequences, rows, grouped)
+                     .Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::finishReduction(Slice memory) {

@@ -62,10 +62,11 @@ public:
   Command fill(Slice out, double value, DataType type = DataType::F32);
   Command copy(Slice source, Slice out,
                artifact::CopyPart part = artifact::CopyPart::None,
-               uint64_t sequences = 0);
+               uint64_t sequences = 0, uint64_t halo = 0);
   Command startReduction(Slice memory, DataType type = DataType::F32,
                          CollectiveKind kind = CollectiveKind::AllReduce,
-                         uint64_t sequences = 0);
+                         uint64_t sequences = 0, const Slice *rows = nullptr,
+                         bool grouped = false);
   Command finishReduction(Slice memory);
   Command initialize(unsigned tensor);
 

@@ -68,7 +68,7 @@ TEST(Artifact, HeaderErrors_SayBothNumbers) {
   expectError(withHeader(bytes, [](auto &h) { h.magic[0] = 'X'; }),
               "does not begin with NSAXFILE");
   expectError(withHeader(bytes, [](auto &h) { h.version = 7; }),
-              "format version 7, but this runtime reads versions 3 to 5");
+              "format version 7, but this runtime reads versions 3 to 6");
   expectError(withHeader(bytes, [](auto &h) { h.flags = 2; }), "flags 2");
   expectError(withHeader(bytes, [](auto &h) { h.payloadHash ^= 1; }),
               "is corrupted");
@@ -447,17 +447,19 @@ TEST(Artifact, MemoryOfTheHost_IsCopiedInPartsAlone) {
 TEST(Artifact, Chunks_AreThoseOfItsSequences) {
   using artifact::CopyPart;
   expectError(withCommand([](ArtifactBuilder &b) {
-                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 1);
+                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 1,
+                              16);
               }),
               "has chunks of 32 bytes of 64, of 1 sequences for 1 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.sequenceRanks = 2;
-                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 3);
+                return b.copy(b.arena(64), b.arena(32), CopyPart::Source, 3,
+                              16);
               }),
               "has chunks of 32 bytes of 64, of 3 sequences for 2 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.sequenceRanks = 2;
-                return b.copy(b.arena(64), b.arena(64), CopyPart::Source, 1);
+                return b.copy(b.arena(64), b.arena(64), CopyPart::Source, 1, 8);
               }),
               "has chunks of 64 bytes of 64, of 1 sequences for 2 ranks");
   expectError(withCommand([](ArtifactBuilder &b) {
@@ -471,6 +473,34 @@ TEST(Artifact, Chunks_AreThoseOfItsSequences) {
                 return b.fill(b.arena(64), 0);
               }),
               "sequences of 0 ranks, expected 1 to 1024");
+}
+
+TEST(Artifact, RowsOfCollectives_AreThisRanksChunks) {
+  auto start = [](uint64_t bytes, CollectiveKind kind, uint64_t sequences,
+                  bool grouped = false) {
+    return withCommand([=](ArtifactBuilder &b) {
+      b.sequenceRanks = 2;
+      artifact::Slice rows = b.arena(bytes);
+      return b.startReduction(b.arena(64), DataType::F32, kind, sequences,
+                              &rows, grouped);
+    });
+  };
+  expectError(start(16, CollectiveKind::GatherSequence, 1),
+              "has 16 bytes of rows, expected 32 or more in two rows of each "
+              "sequence");
+  expectError(start(32, CollectiveKind::AllReduce, 0),
+              "has rows, a all_reduce");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.sequenceRanks = 2;
+                artifact::Slice all = b.arena(64);
+                artifact::Slice rows(all.segment(), all.offset(), 32);
+                return b.startReduction(all, DataType::F32,
+                                        CollectiveKind::GatherSequence, 1,
+                                        &rows);
+              }),
+              "has rows that overlap the sequences");
+  expectError(start(32, CollectiveKind::GatherSequence, 1, /*grouped=*/true),
+              "has 1 reductions that do not end");
 }
 
 TEST(Artifact, InitializedTensors_HaveAValue) {

@@ -264,49 +264,75 @@ TEST(GPURanksTest, Parts_AreThoseOfTheRank) {
   });
 }
 
-// A rank gives its two chunks of each sequence, and takes those of the sums.
-TEST(GPURanksTest, Chunks_AreThoseOfTheRank) {
+/// Of two sequences of 16 elements, element i of sequence s being 100 s + i,
+/// those of a rank's chunks.
+std::vector<float> chunksOf(int rank) {
+  std::vector<float> values;
+  for (int i = 0; i < 16; ++i) {
+    int chunk = i / 4 % 2 ? 3 - rank : rank;
+    values.push_back(float(100 * (i / 8) + 4 * chunk + i % 4));
+  }
+  return values;
+}
+
+/// Gathers x and a copy as one group, and sums the latter. Rows of six
+/// elements end with chunks of four.
+std::string makeSequences() {
   ArtifactBuilder b;
   b.target = "sm_90a";
   b.sequenceRanks = 2;
-  unsigned x = b.tensor("x", DataType::F32, {4, 4}, TensorRole::Input);
+  unsigned x = b.tensor("x", DataType::F32, {4, 6}, TensorRole::Input);
   unsigned all = b.tensor("all", DataType::F32, {2, 16}, TensorRole::Output);
-  unsigned sum = b.tensor("sum", DataType::F32, {2, 16}, TensorRole::State);
-  unsigned own = b.tensor("own", DataType::F32, {4, 4}, TensorRole::Output);
-  b.entry("update", {x}, {all, own},
-          {b.copy(b.of(x), b.of(all), artifact::CopyPart::Out, 2),
-           b.startReduction(b.of(all), DataType::F32,
-                            CollectiveKind::GatherSequence, 2),
-           b.finishReduction(b.of(all)), b.copy(b.of(all), b.of(sum)),
-           b.startReduction(b.of(sum), DataType::F32,
-                            CollectiveKind::ReduceScatterSequence, 2),
-           b.finishReduction(b.of(sum)),
-           b.copy(b.of(sum), b.of(own), artifact::CopyPart::Source, 2)});
-  std::string bytes = b.finish();
-  // Element i of a sequence s is 100 s + i.
+  unsigned sums = b.tensor("sums", DataType::F32, {4, 6}, TensorRole::Output);
+  unsigned copy = b.tensor("copy", DataType::F32, {4, 6}, TensorRole::State);
+  unsigned copies =
+      b.tensor("copies", DataType::F32, {2, 16}, TensorRole::Output);
+  constexpr auto gather = CollectiveKind::GatherSequence;
+  auto start = [&](CollectiveKind kind, unsigned tensor, unsigned chunks,
+                   bool grouped) {
+    artifact::Slice rows = b.of(chunks);
+    return b.startReduction(b.of(tensor), DataType::F32, kind, 2, &rows,
+                            grouped);
+  };
+  b.entry("update", {x}, {all, copies, sums},
+          {b.copy(b.of(x), b.of(copy)), start(gather, all, x, true),
+           start(gather, copies, copy, false), b.finishReduction(b.of(copies)),
+           b.finishReduction(b.of(all)), b.fill(b.of(sums), 7),
+           start(CollectiveKind::ReduceScatterSequence, copies, sums, false),
+           b.finishReduction(b.of(copies))});
+  return b.finish();
+}
+
+// A rank gives its two chunks of each sequence, and takes those of the sums,
+// which leave the sequences, and the rest of rows, as they are.
+TEST(GPURanksTest, Chunks_AreThoseOfTheRank) {
+  std::string bytes = makeSequences();
   onTwoRanks([&](const TempDir &folder, int number) -> std::string {
     Rank rank(folder, number);
     if (std::string message = rank.load(bytes); !message.empty())
       return message;
+    std::vector<float> chunks = chunksOf(number);
     float *x = rank.program->findTensor("x")->as<float>();
-    auto valueOf = [&](int i) {
-      int chunk = i / 4 % 2 ? 3 - number : number;
-      return float(100 * (i / 8) + 4 * chunk + i % 4);
-    };
-    for (int i = 0; i < 16; ++i)
-      x[i] = valueOf(i);
+    for (int i = 0; i < 24; ++i)
+      x[i] = i % 6 < 2 ? -1 : chunks[size_t(i / 6 * 4 + i % 6 - 2)];
     // One command after the other, and as a graph.
     for (int time = 0; time < 3; ++time)
       if (Status status = rank.program->run("update"); !status)
         return status.message();
+    // Two gathers are one reduction.
+    EXPECT_EQ(rank.group.last, "6 128");
     const float *all = rank.program->findTensor("all")->as<float>();
-    for (int i = 0; i < 32; ++i)
-      if (all[i] != float(100 * (i / 16) + i % 16))
-        return "element " + std::to_string(i) + " is " + std::to_string(all[i]);
-    const float *own = rank.program->findTensor("own")->as<float>();
-    for (int i = 0; i < 16; ++i)
-      if (own[i] != 2 * valueOf(i))
-        return "sum " + std::to_string(i) + " is " + std::to_string(own[i]);
+    const float *copies = rank.program->findTensor("copies")->as<float>();
+    for (int i = 0; i < 32; ++i) {
+      float value = float(100 * (i / 16) + i % 16);
+      if (all[i] != value || copies[i] != value)
+        return "element " + std::to_string(i) + " is " +
+               std::to_string(all[i]) + " and " + std::to_string(copies[i]);
+    }
+    const float *sums = rank.program->findTensor("sums")->as<float>();
+    for (int i = 0; i < 24; ++i)
+      if (sums[i] != (i % 6 < 2 ? 7 : 2 * x[i]))
+        return "sum " + std::to_string(i) + " is " + std::to_string(sums[i]);
     return "";
   });
 }
