@@ -56,14 +56,14 @@ struct InitializeTensor {
   const artifact::Tensor *tensor;
 };
 
-/// The beginning of a reduction over ranks, and its end: the first or last that
-/// an entry waits for.
+/// The beginning of a reduction over ranks, and its end: one of those that an
+/// entry waits for with nothing computed in between, from number `first` on.
 struct StartReduction {
   unsigned number;
 };
 struct FinishReduction {
-  unsigned number;
-  bool isFirst, isLast;
+  unsigned number, first;
+  bool isLast;
 };
 
 /// Nothing: a reduction over one rank or grouped with the next, or a launch

@@ -43,13 +43,9 @@ Status Reductions::makeStream() {
   NSA_RETURN_IF_ERROR(
       driver.check(driver.CtxGetStreamPriorityRange(nullptr, &greatest),
                    "cuCtxGetStreamPriorityRange"));
-  NSA_RETURN_IF_ERROR(driver.check(
+  return driver.check(
       driver.StreamCreateWithPriority(&stream, kNonBlocking, greatest),
-      "cuStreamCreateWithPriority"));
-  for (Event *event : {&waitBegin, &waitEnd}) {
-    NSA_ASSIGN_OR_RETURN(*event, makeEvent(/*timed=*/true));
-  }
-  return {};
+      "cuStreamCreateWithPriority");
 }
 
 Result<Event> Reductions::makeEvent(bool timed) {
@@ -68,10 +64,9 @@ Reductions::~Reductions() {
       driver.EventDestroy(event);
   };
   for (const Reduction &reduction : reductions)
-    for (Event event : {reduction.ready, reduction.begun, reduction.done})
+    for (Event event : {reduction.ready, reduction.begun, reduction.done,
+                        reduction.waitBegin, reduction.waitEnd})
       destroy(event);
-  destroy(waitBegin);
-  destroy(waitEnd);
   if (numbers)
     driver.MemFree(numbers);
   if (stream)
@@ -193,19 +188,22 @@ Status Reductions::start(unsigned number) {
                       "cuEventRecord");
 }
 
-Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
+Status Reductions::finish(unsigned number, unsigned first, bool isLast) {
   const Driver &driver = gpu->driver();
-  auto mark = [&](Event event) {
+  auto mark = [&](Event &event) -> Status {
+    if (!event) {
+      NSA_ASSIGN_OR_RETURN(event, makeEvent(/*timed=*/true));
+    }
     return driver.check(driver.EventRecordWithFlags(event, gpu->stream(),
                                                     capturing ? kExternal : 0),
                         "cuEventRecordWithFlags");
   };
-  if (isFirst)
-    NSA_RETURN_IF_ERROR(mark(waitBegin));
+  if (number == first)
+    NSA_RETURN_IF_ERROR(mark(reductions[first].waitBegin));
   NSA_RETURN_IF_ERROR(driver.check(
       driver.StreamWaitEvent(gpu->stream(), reductions[number].done, 0),
       "cuStreamWaitEvent"));
-  return isLast ? mark(waitEnd) : Status();
+  return isLast ? mark(reductions[first].waitEnd) : Status();
 }
 
 //===----------------------------------------------------------------------===//
@@ -282,6 +280,8 @@ Status Reductions::wait() {
 
 void Reductions::beginRun(unsigned first, unsigned count) {
   run = {first, count};
+  if (count != 0)
+    runs.push_back(run);
   // Nothing is on the stream, and what a run before has told is no progress.
   progress->begun = progress->ended = 0;
 }
@@ -292,12 +292,19 @@ Status Reductions::endRun() {
   report(run.first + run.count);
   total += run.count;
   beginRun(0, 0);
-  float milliseconds = 0;
-  Status status = gpu->driver().check(
-      gpu->driver().EventElapsedTime(&milliseconds, waitBegin, waitEnd),
-      "cuEventElapsedTime");
-  waited += double(milliseconds) / 1e3;
-  return status;
+  for (auto [first, count] : std::exchange(runs, {}))
+    for (unsigned number = first; number < first + count; ++number) {
+      const Reduction &reduction = reductions[number];
+      if (!reduction.waitEnd)
+        continue;
+      float milliseconds = 0;
+      NSA_RETURN_IF_ERROR(gpu->driver().check(
+          gpu->driver().EventElapsedTime(&milliseconds, reduction.waitBegin,
+                                         reduction.waitEnd),
+          "cuEventElapsedTime"));
+      waited += double(milliseconds) / 1e3;
+    }
+  return {};
 }
 
 Result<std::pair<double, double>> Reductions::measured(unsigned number,

@@ -44,9 +44,10 @@ public:
   void setCapturing(bool captures) { capturing = captures; }
 
   /// Begins a reduction of what the program's stream has computed so far, and
-  /// lets that stream wait for it.
+  /// lets that stream wait for it. The time from the end of number `first` to
+  /// the last one counts as waiting.
   Status start(unsigned number);
-  Status finish(unsigned number, bool isFirst, bool isLast);
+  Status finish(unsigned number, unsigned first, bool isLast);
 
   /// Waits for the program's stream. An error says which reduction did not end,
   /// how many bytes it has and where the other ranks are; after that nothing on
@@ -69,6 +70,11 @@ private:
     uint64_t bytes = 0;
     /// The data is complete, the reduction begins, and it has ended.
     Event ready = nullptr, begun = nullptr, done = nullptr;
+    /// Around what the program's stream waits for together, of the first one.
+    Event waitBegin = nullptr, waitEnd = nullptr;
+  };
+  struct Run {
+    unsigned first = 0, count = 0;
   };
   /// What the GPU tells the host: the last reduction that has begun, and the
   /// last that has ended, numbered from 1.
@@ -98,16 +104,14 @@ private:
   DevicePtr numbers = 0;
   PinnedMemory words;
   Progress *progress = nullptr;
-  /// Around what the program's stream waits for in an entry.
-  Event waitBegin = nullptr, waitEnd = nullptr;
   bool capturing = false;
   double waited = 0;
-  /// The reductions of the run that is on the stream, and how many ended in all
-  /// runs before.
-  struct {
-    unsigned first = 0, count = 0;
-  } run;
+  /// The reductions of the last run that is on the stream, and how many ended
+  /// in all runs before.
+  Run run;
   uint64_t total = 0;
+  /// All that are on the stream.
+  std::vector<Run> runs;
 };
 
 } // namespace nsa::cuda

@@ -35,16 +35,20 @@ Status CUDAExecutable::resolveEntries() {
   return wait();
 }
 
-/// Notes which ends of reductions are the first and the last.
+/// Notes which reductions are waited for with nothing computed in between.
 static void markWaits(std::vector<Command> &commands) {
   FinishReduction *last = nullptr;
   for (Command &command : commands)
     if (auto *finish = std::get_if<FinishReduction>(&command)) {
-      finish->isFirst = !last;
+      finish->first = last ? last->first : finish->number;
+      finish->isLast = true;
+      if (last)
+        last->isLast = false;
       last = finish;
+    } else if (std::holds_alternative<LaunchKernel>(command) ||
+               std::holds_alternative<RunGemm>(command)) {
+      last = nullptr;
     }
-  if (last)
-    last->isLast = true;
 }
 
 /// Whether the kernels of the entry wait for what comes before them.
@@ -378,7 +382,7 @@ Command CUDAExecutable::resolve(const artifact::CollectiveDone &done) {
   auto found = std::find_if(running.begin(), running.end(), isSame);
   unsigned number = found->second;
   running.erase(found);
-  return FinishReduction{number, false, false};
+  return FinishReduction{number, number, false};
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {

@@ -91,7 +91,7 @@ Status CUDAExecutable::issue(const Command &command, Stream stream) {
   if (const auto *start = std::get_if<StartReduction>(&command))
     return reductions->start(start->number);
   if (const auto *finish = std::get_if<FinishReduction>(&command))
-    return reductions->finish(finish->number, finish->isFirst, finish->isLast);
+    return reductions->finish(finish->number, finish->first, finish->isLast);
   return issueCommand(gpu->driver(), command, stream);
 }
 

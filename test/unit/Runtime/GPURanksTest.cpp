@@ -351,6 +351,30 @@ TEST(GPURanksTest, Profiles_SayWhenReductionsRan) {
   }
 }
 
+TEST(GPURanksTest, LaunchBetweenWaits_IsNotWaitedFor) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary();
+  unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
+  unsigned sum = b.tensor("sum", DataType::F32, {16}, TensorRole::State);
+  unsigned add = b.kernel("add", "test_add", 1, {64, 64, 64}, 1);
+  b.entry("update", {x}, {},
+          {b.startReduction(b.of(x)), b.finishReduction(b.of(x)),
+           b.launch(add, {b.of(x), b.of(x), b.of(sum)}),
+           b.startReduction(b.of(x)), b.finishReduction(b.of(x))});
+  std::string program = b.finish();
+  onTwoRanks([&](const TempDir &folder, int rank) -> std::string {
+    Rank own(folder, rank);
+    if (std::string error = own.load(program); !error.empty())
+      return error;
+    if (Status status = own.program->run("update"); !status)
+      return status.message();
+    // A launch of the fake takes 1 ms.
+    double waited = own.program->waitedSeconds();
+    return waited < 5e-4 ? "" : std::to_string(waited);
+  });
+}
+
 // The last reduction of a run was once taken for that of the next one too.
 TEST(GPURanksTest, NoReduction_IsSaidToHaveBegunBeforeItHas) {
   TempDir folder;
