@@ -24,9 +24,11 @@ static uint64_t *findSum(rt::TensorOp tensor, PersistentMemory &memory) {
   case rt::TensorRole::Constant:
     return &memory.constants;
   case rt::TensorRole::State:
-    return tensor.getState() == training::weightState ? &memory.weights
-           : tensor.getState()                        ? &memory.optimizer
-                                                      : &memory.state;
+    return tensor.getState() == training::weightState ||
+                   training::isGathered(tensor.getSymName())
+               ? &memory.weights
+           : tensor.getState() ? &memory.optimizer
+                               : &memory.state;
   case rt::TensorRole::Input:
   case rt::TensorRole::Output:
     return nullptr;

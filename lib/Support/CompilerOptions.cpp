@@ -181,9 +181,9 @@ const std::vector<OptionField> &nsa::optionFields() {
        {"precision", "optimizer"}},
       {"shard",
        &Options::shard,
-       "What ranks keep only a part of each: none, optimizer (its states), "
-       "gradients (these and the states) or parameters (all, gathered layer by "
-       "layer where they are used)",
+       "What ranks keep only a part of each: none, optimizer (its states and "
+       "the weights that it updates, gathered once a step), gradients (these "
+       "too) or parameters (all, gathered layer by layer where they are used)",
        {"optimizer", "collective"},
        {"none", "optimizer", "gradients", "parameters"}},
       {"shard-ranks",

@@ -226,6 +226,13 @@ def ShardParameters : Pass<"nsa-shard-parameters", "::mlir::ModuleOp"> {
     The whole parameters lie in memory of the host, from which the new entry
     `scatter` takes the parts.
 
+    With `keep`, for the first and second stage, all uses in an entry are one
+    group, and its bucket is a tensor, `gathered.N.TYPE`, instead of a buffer.
+    `accumulate` and `step` read what is there; the new entries
+    `gather_accumulate` and `gather_step` are these with the gathers, for the
+    first micro-batch after an update, and `gather` is the gathers alone, for
+    evaluations and samples.
+
     Example:
 
     ```mlir
@@ -248,6 +255,8 @@ def ShardParameters : Pass<"nsa-shard-parameters", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile::TileDialect"];
   let options = [
     Option<"ranks", "ranks", "int64_t", /*default=*/"1", "Ranks of the program">,
+    Option<"keep", "keep", "bool", /*default=*/"false",
+           "Gather parameters once a step, and keep them until the next">,
   ];
   let statistics = [
     Statistic<"numGathers", "gathers", "Number of gathers made">,

@@ -62,17 +62,17 @@ int64_t ShardBuckets::getOffset(Value root) const {
 
 FailureOr<rt::TensorOp> ShardBuckets::createTensor(StringRef name,
                                                    rt::TensorRole role,
-                                                   uint64_t shard) {
+                                                   int64_t elements,
+                                                   Type element) {
   if (Operation *other = symbols.lookup(name))
-    return other->emitOpError("has the name of parts that ranks keep");
+    return other->emitOpError("has the name of what ranks keep parts of");
   rt::TensorOp last;
   for (auto tensor : module.getOps<rt::TensorOp>())
     last = tensor;
   OpBuilder builder(module.getContext());
   builder.setInsertionPointAfter(last);
   auto tensor = rt::TensorOp::create(
-      builder, last.getLoc(), role, name,
-      MemRefType::get({parts.at(shard)}, builder.getF32Type()),
+      builder, last.getLoc(), role, name, MemRefType::get({elements}, element),
       /*init=*/{}, /*decay=*/false, /*state=*/StringAttr(),
       /*slice=*/rt::SliceAttr());
   symbols.insert(tensor);

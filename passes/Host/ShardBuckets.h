@@ -50,10 +50,11 @@ public:
   /// Where named memory begins in its bucket, in elements.
   int64_t getOffset(mlir::Value root) const;
 
-  /// Makes a tensor after the last one for the parts of a shard; its name must
-  /// be free.
-  llvm::FailureOr<rt::TensorOp>
-  createTensor(llvm::StringRef name, rt::TensorRole role, uint64_t shard);
+  /// Makes a tensor after the last one; its name must be free.
+  llvm::FailureOr<rt::TensorOp> createTensor(llvm::StringRef name,
+                                             rt::TensorRole role,
+                                             int64_t elements,
+                                             mlir::Type element);
   mlir::SymbolTable &getSymbols() { return symbols; }
 
 private:

@@ -71,7 +71,7 @@ LogicalResult ShardGradientsPass::createParts() {
     FailureOr<rt::TensorOp> tensor = buckets->createTensor(
         training::gradientName(shard == 0 ? training::sharedDecayed
                                           : training::sharedOthers),
-        rt::TensorRole::Gradient, shard);
+        rt::TensorRole::Gradient, elements, Float32Type::get(&getContext()));
     if (failed(tensor))
       return failure();
     tensor->setInitAttr(

@@ -7,7 +7,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #define DEBUG_TYPE "nsa-shard-parameters"
 
@@ -46,18 +48,25 @@ struct ShardParametersPass
 
 private:
   Value getPart(OpBuilder &builder, const ShardBucket &bucket);
+  Block *addEntry(StringRef name);
   void buildScatter();
+  void cloneEntries();
+  LogicalResult buildGather();
   LogicalResult updateParts(rt::EntryOp entry);
   bool isConversion(rt::LaunchOp launch);
   LogicalResult dissolve(rt::LaunchOp launch);
   void addUse(Key key, Use use);
   LogicalResult noteUse(OpOperand &operand);
   LogicalResult collect(rt::EntryOp entry);
+  FailureOr<Value> getWhole(OpBuilder &builder, Location loc, Key key);
+  LogicalResult startGather(OpBuilder &builder, Key key, Value whole);
   LogicalResult gather(const Group &group, Operation *before);
 
   std::optional<ShardBuckets> buckets;
   std::optional<SumKernels> kernels;
   rt::TensorOp part;
+  /// What is gathered once a step, in the order of the first uses.
+  llvm::MapVector<Key, rt::TensorOp> kept;
   // Of the entry at hand.
   /// Memory that shows something of a bucket or of a cast of it: of which one,
   /// from which element on.
@@ -86,15 +95,19 @@ Value ShardParametersPass::getPart(OpBuilder &builder,
                             builder.getI64IntegerAttr(bucket.partOffset));
 }
 
+/// The body of a new entry.
+Block *ShardParametersPass::addEntry(StringRef name) {
+  OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+  auto entry = rt::EntryOp::create(
+      builder, part.getLoc(), name, builder.getArrayAttr({}),
+      builder.getArrayAttr({}), /*arena_peak=*/IntegerAttr());
+  return builder.createBlock(&entry.getBody());
+}
+
 /// The entry that takes the parts of what lies on the host.
 void ShardParametersPass::buildScatter() {
-  OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+  OpBuilder builder = OpBuilder::atBlockEnd(addEntry(training::scatterEntry));
   Location loc = part.getLoc();
-  auto entry =
-      rt::EntryOp::create(builder, loc, training::scatterEntry,
-                          builder.getArrayAttr({}), builder.getArrayAttr({}),
-                          /*arena_peak=*/IntegerAttr());
-  builder.createBlock(&entry.getBody());
   for (const ShardBucket &bucket : buckets->get()) {
     SmallVector<Attribute> names(bucket.names.begin(), bucket.names.end());
     Value whole = rt::FlatViewOp::create(
@@ -105,6 +118,31 @@ void ShardParametersPass::buildScatter() {
     for (FlatSymbolRefAttr name : bucket.names)
       buckets->getSymbols().lookup<rt::TensorOp>(name.getAttr()).setHost(true);
   }
+}
+
+/// Adds the passes of a step that gather what later ones read.
+void ShardParametersPass::cloneEntries() {
+  for (const char *name : {training::accumulateEntry, training::stepEntry})
+    if (auto entry = buckets->getSymbols().lookup<rt::EntryOp>(name)) {
+      rt::EntryOp clone = entry.clone();
+      clone.setSymName((StringRef(training::gatherPrefix) + name).str());
+      buckets->getSymbols().insert(clone);
+    }
+}
+
+/// The entry that gathers everything, for evaluations and samples.
+LogicalResult ShardParametersPass::buildGather() {
+  OpBuilder builder = OpBuilder::atBlockEnd(addEntry(training::gatherEntry));
+  SmallVector<Value> wholes;
+  for (Key key : llvm::make_first_range(kept)) {
+    FailureOr<Value> whole = getWhole(builder, part.getLoc(), key);
+    if (failed(whole) || failed(startGather(builder, key, *whole)))
+      return failure();
+    wholes.push_back(*whole);
+  }
+  for (Value whole : wholes)
+    rt::CollectiveDoneOp::create(builder, part.getLoc(), whole);
+  return success();
 }
 
 /// Lets an update work on the part where it lies.
@@ -141,8 +179,7 @@ bool ShardParametersPass::isConversion(rt::LaunchOp launch) {
     auto from = cast<MemRefType>(input.getType());
     auto to = cast<MemRefType>(output.getType());
     if (from.getNumElements() != to.getNumElements() ||
-        from.getElementType() == to.getElementType() ||
-        !output.getDefiningOp<rt::BufferOp>())
+        from.getElementType() == to.getElementType())
       return false;
   }
   auto isPart = [](Operation *op) {
@@ -168,13 +205,20 @@ bool ShardParametersPass::isConversion(rt::LaunchOp launch) {
 LogicalResult ShardParametersPass::dissolve(rt::LaunchOp launch) {
   OpBuilder builder(launch);
   Location loc = launch.getLoc();
+  SmallVector<rt::CopyOp> copies;
   for (auto [input, output] :
        llvm::zip_equal(launch.getInputs(), launch.getOutputs())) {
     if (buckets->contains(input)) {
       FailureOr<unsigned> bucket = buckets->find(launch, input);
       if (failed(bucket))
         return failure();
-      shown[output] = {*bucket, buckets->getOffset(input)};
+      Value narrow = output;
+      if (!output.getDefiningOp<rt::BufferOp>()) {
+        // What lasts longer than the entry gets a copy.
+        narrow = rt::BufferOp::create(builder, loc, output.getType());
+        copies.push_back(rt::CopyOp::create(builder, loc, narrow, output));
+      }
+      shown[narrow] = {*bucket, buckets->getOffset(input)};
       continue;
     }
     auto flatten = [&](Value memory) -> Value {
@@ -189,15 +233,18 @@ LogicalResult ShardParametersPass::dissolve(rt::LaunchOp launch) {
       return failure();
   }
   launch.erase();
+  for (rt::CopyOp copy : copies)
+    if (failed(noteUse(copy->getOpOperand(0))))
+      return failure();
   return success();
 }
 
-/// Adds a use to the last group of its bucket if that is near, else to a new
-/// one.
+/// Adds a use to the last group of its bucket if that is near, as all are where
+/// buckets are kept, else to a new one.
 void ShardParametersPass::addUse(Key key, Use use) {
   llvm::SmallSet<unsigned, 8> others;
   for (const Key &used : llvm::reverse(sequence)) {
-    if (used == key || others.size() > kNear)
+    if (keep || used == key || others.size() > kNear)
       break;
     others.insert(used.first);
   }
@@ -275,23 +322,40 @@ static Value rebase(OpBuilder &builder, Value value, const Use &use,
                             view.getOffsetAttr());
 }
 
-/// Gathers a bucket for a group; begins before a command that is not after the
-/// first use.
-LogicalResult ShardParametersPass::gather(const Group &group,
-                                          Operation *before) {
-  Type element = group.key.second;
-  const ShardBucket &bucket = (*buckets)[group.key.first];
-  Operation *first = group.getFirst();
-  Location loc = first->getLoc();
-  OpBuilder builder(before);
-  Value own = getPart(builder, bucket);
-  auto allocate = [&](int64_t elements) -> Value {
+/// Memory for the whole of a bucket: a tensor where it is kept for a step.
+FailureOr<Value> ShardParametersPass::getWhole(OpBuilder &builder, Location loc,
+                                               Key key) {
+  auto [number, element] = key;
+  int64_t elements = (*buckets)[number].elements;
+  if (!keep)
     return rt::BufferOp::create(builder, loc,
-                                MemRefType::get({elements}, element));
-  };
-  Value whole = allocate(bucket.elements);
+                                MemRefType::get({elements}, element))
+        .getResult();
+  rt::TensorOp &tensor = kept[key];
+  if (!tensor) {
+    FailureOr<rt::TensorOp> made = buckets->createTensor(
+        llvm::formatv("{0}{1}.{2}", training::gatheredPrefix, number, element)
+            .str(),
+        rt::TensorRole::State, elements, element);
+    if (failed(made))
+      return failure();
+    tensor = *made;
+  }
+  return rt::GetOp::create(builder, loc, tensor.getMemoryType(),
+                           tensor.getSymName())
+      .getResult();
+}
+
+/// Begins to gather a bucket, as a type.
+LogicalResult ShardParametersPass::startGather(OpBuilder &builder, Key key,
+                                               Value whole) {
+  auto [number, element] = key;
+  const ShardBucket &bucket = (*buckets)[number];
+  Location loc = whole.getLoc();
+  Value own = getPart(builder, bucket);
   if (!element.isF32()) {
-    Value narrow = allocate(bucket.elements / ranks);
+    Value narrow = rt::BufferOp::create(
+        builder, loc, MemRefType::get({bucket.elements / ranks}, element));
     if (failed(kernels->launch(builder, loc, own, narrow)))
       return failure();
     own = narrow;
@@ -299,13 +363,29 @@ LogicalResult ShardParametersPass::gather(const Group &group,
   rt::WriteShardOp::create(builder, loc, own, whole, bucket.shard);
   rt::CollectiveStartOp::create(builder, loc, rt::Collective::AllGather, whole,
                                 builder.getI64IntegerAttr(ranks));
-  builder.setInsertionPoint(first);
-  rt::CollectiveDoneOp::create(builder, loc, whole);
+  ++numGathers;
+  return success();
+}
+
+/// Lets a group read its bucket. Gathers it from `before` on, which is not
+/// after the first use; not where an entry before this one has.
+LogicalResult ShardParametersPass::gather(const Group &group,
+                                          Operation *before) {
+  Operation *first = group.getFirst();
+  OpBuilder builder(before ? before : first);
+  FailureOr<Value> whole = getWhole(builder, first->getLoc(), group.key);
+  if (failed(whole))
+    return failure();
+  if (before) {
+    if (failed(startGather(builder, group.key, *whole)))
+      return failure();
+    builder.setInsertionPoint(first);
+    rt::CollectiveDoneOp::create(builder, first->getLoc(), *whole);
+  }
   for (const Use &use : group.uses) {
     builder.setInsertionPoint(use.operand->getOwner());
-    use.operand->set(rebase(builder, use.operand->get(), use, whole));
+    use.operand->set(rebase(builder, use.operand->get(), use, *whole));
   }
-  ++numGathers;
   return success();
 }
 
@@ -318,18 +398,28 @@ void ShardParametersPass::runOnOperation() {
     return;
   FailureOr<rt::TensorOp> made = buckets->createTensor(
       (training::weightState + Twine(".") + training::sharedDecayed).str(),
-      rt::TensorRole::State, /*shard=*/0);
+      rt::TensorRole::State, buckets->getParts().at(0),
+      Float32Type::get(&getContext()));
   if (failed(made))
     return signalPassFailure();
   part = *made;
   part.setState(StringRef(training::weightState));
-  for (auto entry : getOperation().getOps<rt::EntryOp>()) {
+  kept.clear();
+  if (keep)
+    cloneEntries();
+  for (auto entry : llvm::to_vector(getOperation().getOps<rt::EntryOp>())) {
     if (failed(updateParts(entry)) || failed(collect(entry)))
       return signalPassFailure();
+    bool gathers =
+        !keep || entry.getSymName().starts_with(training::gatherPrefix);
     for (size_t i = 0; i < groups.size(); ++i)
-      if (failed(gather(groups[i], groups[i - std::min(i, kAhead)].getFirst())))
+      if (failed(gather(groups[i],
+                        gathers ? groups[i - std::min(i, kAhead)].getFirst()
+                                : nullptr)))
         return signalPassFailure();
     eraseUnusedNames(entry);
   }
   buildScatter();
+  if (keep && failed(buildGather()))
+    return signalPassFailure();
 }

@@ -27,8 +27,6 @@ static RecomputePolicy parsePolicy(StringRef name) {
 
 static void addPasses(OpPassManager &manager, Phase phase,
                       const PhaseOptions &options) {
-  bool shardsGradients =
-      options.shard == "gradients" || options.shard == "parameters";
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createExpandModel());
@@ -106,12 +104,13 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return;
   case Phase::Collective:
     manager.addPass(createBucketAllReduce(
-        {options.bucketMiB, shardsGradients ? options.shardRanks : 1}));
+        {options.bucketMiB, options.shard == "none" ? 1 : options.shardRanks}));
     manager.addPass(createConvertToReduceScatter());
-    if (shardsGradients)
+    if (options.shard == "gradients" || options.shard == "parameters")
       manager.addPass(createShardGradients({options.shardRanks}));
-    if (options.shard == "parameters")
-      manager.addPass(createShardParameters({options.shardRanks}));
+    if (options.shard != "none")
+      manager.addPass(createShardParameters(
+          {options.shardRanks, /*keep=*/options.shard != "parameters"}));
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     if (options.reducePrecision == "bf16")
       manager.addPass(createCompressGradients());

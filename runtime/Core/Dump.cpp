@@ -286,8 +286,9 @@ void Dumper::dumpRoles() {
     // Of weights that lie on the host there are parts besides.
     if (isHost(*root.segments()->Get(tensor->slice()->segment())))
       continue;
-    bool isWeight = tensor->state() &&
-                    tensor->state()->string_view() == training::weightState;
+    bool isWeight = training::isGathered(tensor->name()->string_view()) ||
+                    (tensor->state() &&
+                     tensor->state()->string_view() == training::weightState);
     auto &[count, bytes] = isWeight ? roles[{TensorRole::Parameter, true}]
                                     : roles[{tensor->role(), !tensor->state()}];
     ++count;

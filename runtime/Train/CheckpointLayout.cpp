@@ -34,7 +34,7 @@ std::string fileOf(const TensorView &tensor, const TensorSet &model, int rank) {
   case TensorRole::Parameter:
     return modelFile;
   case TensorRole::State:
-    if (training::isDecodeState(tensor.name))
+    if (training::isDerivedState(tensor.name))
       return "";
     if (tensor.state == training::weightState)
       return weightsFile(rank);

@@ -99,8 +99,10 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
   Status loaded;
   const uint64_t ranksOfGroup = uint64_t(binding.sequenceRanks);
   const uint64_t groups = uint64_t(ranks.size()) / ranksOfGroup;
-  // Where each has a part of the weights, ranks run as often as any of them.
-  const bool together = model.hasEntry(training::scatterEntry);
+  NSA_RETURN_IF_ERROR(model.gatherWeights());
+  // Where `eval` gathers weights, ranks run as often as any of them.
+  const bool together = model.hasEntry(training::scatterEntry) &&
+                        !model.hasEntry(training::gatherEntry);
   const uint64_t end =
       together ? (batches + groups - 1) / groups * groups : batches;
   for (uint64_t number = uint64_t(ranks.rank()) / ranksOfGroup; number < end;

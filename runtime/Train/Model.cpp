@@ -23,11 +23,21 @@ Status ProgramModel::run(std::string_view entry) {
 
 Status ProgramModel::start(std::string_view entry) {
   NSA_ASSIGN_OR_RETURN(const EntryInfo *info, program.entry(entry));
+  std::string_view name = training::withoutGathers(entry);
+  if (name == training::updateEntry || name == training::stepEntry)
+    hasGathered = false;
   Status status = program.start(*info);
   // Where commands are measured, they have ended.
   if (status && profile)
     profile->record(program, *info);
   return status;
+}
+
+Status ProgramModel::gatherWeights() {
+  if (hasGathered || !hasEntry(training::gatherEntry))
+    return {};
+  hasGathered = true;
+  return run(training::gatherEntry);
 }
 
 Status ProgramModel::finish(std::string_view entry) {

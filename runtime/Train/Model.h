@@ -71,6 +71,10 @@ public:
 
   virtual bool hasEntry(std::string_view entry) const = 0;
 
+  /// Before evaluations and samples, on all ranks: gathers weights of which
+  /// ranks keep parts, if they were updated since.
+  virtual Status gatherWeights() { return {}; }
+
   /// An input or output of an entry by name, or null.
   virtual const TensorView *input(std::string_view entry,
                                   std::string_view name) const = 0;
@@ -143,6 +147,7 @@ public:
   bool hasEntry(std::string_view entry) const override {
     return program.findEntry(entry) != nullptr;
   }
+  Status gatherWeights() override;
   int sharingRanks() const override { return int(program.artifact()->ranks()); }
   Result<std::vector<StateRange>> stateRanges(int rank) const override {
     return findStateRanges(program.artifact().root(), rank);
@@ -183,6 +188,8 @@ public:
 private:
   Program program;
   StepProfile *profile;
+  /// Whether weights are gathered, and were not updated since.
+  bool hasGathered = false;
 };
 
 /// The tensors through which the host drives a trainable program.

@@ -287,7 +287,7 @@ static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
   std::vector<std::string> notes;
   std::set<std::string> used;
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::State)) {
-    if (!tensor.state.empty() || training::isDecodeState(tensor.name))
+    if (!tensor.state.empty() || training::isDerivedState(tensor.name))
       continue;
     auto source = saved.otherState().find(tensor.name);
     if (source == saved.otherState().end()) {

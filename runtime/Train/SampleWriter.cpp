@@ -25,7 +25,10 @@ Status SampleWriter::check() {
 
 Status SampleWriter::show(const std::string &title, double secondsAllowed) {
   const TrainConfig &train = run.config.train;
-  if (train.sampleBytes == 0 || !run.ranks.isFirst())
+  if (train.sampleBytes == 0)
+    return {};
+  NSA_RETURN_IF_ERROR(run.model.gatherWeights());
+  if (!run.ranks.isFirst())
     return {};
   if (!run.tokenizer) {
     bool isText = run.data.manifest.kind == "text" ||

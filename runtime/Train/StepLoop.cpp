@@ -95,21 +95,25 @@ Result<StepRecord> StepLoop::runStep(Agreement &agreed) {
   // `step` is an accumulation with the update after it: in the last pass,
   // reductions over ranks run beside backward.
   bool fused = usesStep();
+  std::string entry;
   samples.advance();
   for (int64_t pass = 0; pass < run.plan.passes; ++pass) {
     samples.load(pass, run.binding);
     bool last = pass + 1 == run.plan.passes;
-    NSA_RETURN_IF_ERROR(run.model.start(
-        fused && last ? training::stepEntry : training::accumulateEntry));
+    entry = fused && last ? training::stepEntry : training::accumulateEntry;
+    if (pass == 0 && run.model.hasEntry(training::gatherEntry))
+      entry.insert(0, training::gatherPrefix);
+    NSA_RETURN_IF_ERROR(run.model.start(entry));
   }
-  if (!fused)
-    NSA_RETURN_IF_ERROR(run.model.start(training::updateEntry));
+  if (!fused) {
+    entry = training::updateEntry;
+    NSA_RETURN_IF_ERROR(run.model.start(entry));
+  }
   // A GPU is at work meanwhile. What fails is for after the step.
   if (run.state.step + 1 < run.lastStep())
     (void)samples.readAhead(run.state.samples +
                             uint64_t(run.plan.sequencesPerStep()));
-  NSA_RETURN_IF_ERROR(
-      finishStep(fused ? training::stepEntry : training::updateEntry, agreed));
+  NSA_RETURN_IF_ERROR(finishStep(entry, agreed));
   StepRecord record;
   record.step = run.state.step + 1;
   record.dataSeconds = samples.seconds();
@@ -145,6 +149,7 @@ bool StepLoop::isLogged(int64_t step) const {
 Status StepLoop::addStatistics(StepRecord &record) {
   if (run.statistics.empty() || !isLogged(record.step))
     return {};
+  NSA_RETURN_IF_ERROR(run.model.gatherWeights());
   NSA_RETURN_IF_ERROR(run.model.run(training::evalEntry));
   NSA_ASSIGN_OR_RETURN(
       record.attention,

@@ -48,9 +48,9 @@ void StepProfile::measureAgain() {
 }
 
 void StepProfile::record(const Program &program, const EntryInfo &entry) {
-  bool ends =
-      entry.name == training::updateEntry || entry.name == training::stepEntry;
-  if ((!ends && entry.name != training::accumulateEntry) || steps() == wanted)
+  std::string_view name = training::withoutGathers(entry.name);
+  bool ends = name == training::updateEntry || name == training::stepEntry;
+  if ((!ends && name != training::accumulateEntry) || steps() == wanted)
     return;
   if (warmUpDone < warmUpSteps) {
     warmUpDone += ends;

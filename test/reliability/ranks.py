@@ -39,7 +39,8 @@ class Ranks:
         freeze = number % 2 == 1
         victim = rng.randrange(ranks)
         way, more = [("", {}), (", sequences of two", {"train.context_parallel": 2}),
-                     (", with parts of the weights", {"compile": f"--shard=parameters --shard-ranks={ranks}"})][number // 2 % 3]
+                     *((f", with parts of {kind}", {"compile": f"--shard={kind} --shard-ranks={ranks}"})
+                       for kind in ("parameters", "optimizer"))][number // 2 % 4]
         settings = {**SETTINGS, **more}
         what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}{way}"
         try:

@@ -13,9 +13,13 @@
 //   eval(tokens, targets)           output `loss`
 //   forward(tokens)                 output `logits` [B, S, V]
 //
-// Where ranks keep a part of the weights each (nsa-compile --shard=parameters),
-// it also has the entry `scatter`, which takes this rank's part of weights that
-// lie on the host: after `init`, and after weights were read.
+// Where ranks keep a part of the weights each (nsa-compile --shard), it also
+// has the entry `scatter`, which takes this rank's part of weights that lie on
+// the host: after `init`, and after weights were read. But with
+// --shard=parameters, the first pass of a step is gather_accumulate or
+// gather_step, which gather the whole weights that the others read; before
+// eval, forward and samples the entry `gather` does, on all ranks, where
+// weights were updated since.
 //
 // and optionally step(tokens, targets, hyper) = accumulate, then update.
 // A program that generates text (nsa-compile --context N) has instead
@@ -101,6 +105,8 @@ inline constexpr const char accumulateEntry[] = "accumulate";
 inline constexpr const char updateEntry[] = "update";
 inline constexpr const char stepEntry[] = "step";
 inline constexpr const char scatterEntry[] = "scatter";
+inline constexpr const char gatherEntry[] = "gather";
+inline constexpr std::string_view gatherPrefix = "gather_";
 inline constexpr const char evalEntry[] = "eval";
 inline constexpr const char forwardEntry[] = "forward";
 inline constexpr const char prepareEntry[] = "prepare";
@@ -109,6 +115,12 @@ inline constexpr const char prefillPartEntry[] = "prefill_part";
 inline constexpr const char copyPrefixEntry[] = "copy_prefix";
 inline constexpr const char decodeEntry[] = "decode";
 inline constexpr const char nextEntry[] = "next";
+
+/// What an entry does besides gathering weights.
+inline std::string_view withoutGathers(std::string_view entry) {
+  bool gathers = entry.substr(0, gatherPrefix.size()) == gatherPrefix;
+  return entry.substr(gathers ? gatherPrefix.size() : 0);
+}
 
 //===----------------------------------------------------------------------===//
 // Inputs and outputs
@@ -184,10 +196,18 @@ inline constexpr const char nextTopPState[] = "next.top_p";
 /// Fractions are digits of so many bits, the first one highest.
 inline constexpr int fractionDigits = 3, fractionDigitBits = 12;
 
-/// Whether a state is one of caches and what is prepared: it follows from
-/// parameters and tokens, and is no part of what training goes on with.
-inline bool isDecodeState(std::string_view name) {
-  return name.rfind(cachePrefix, 0) == 0 || name.rfind(preparedPrefix, 0) == 0;
+/// Weights that ranks have gathered are `gathered.N.TYPE`.
+inline constexpr const char gatheredPrefix[] = "gathered.";
+
+inline bool isGathered(std::string_view name) {
+  return name.rfind(gatheredPrefix, 0) == 0;
+}
+
+/// Whether a state follows from parameters and tokens, and is no part of what
+/// training goes on with: caches, what is prepared, and what is gathered.
+inline bool isDerivedState(std::string_view name) {
+  return name.rfind(cachePrefix, 0) == 0 ||
+         name.rfind(preparedPrefix, 0) == 0 || isGathered(name);
 }
 
 /// The option of an artefact that says the context of its samples.
