@@ -6,6 +6,7 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Scalar/GVN.h"
 
 using namespace llvm;
 
@@ -20,7 +21,8 @@ bool nsa::ErrorCollector::handleDiagnostics(const DiagnosticInfo &info) {
   return true;
 }
 
-void nsa::optimizeModule(Module &module, TargetMachine &machine, bool unroll) {
+void nsa::optimizeModule(Module &module, TargetMachine &machine, bool unroll,
+                         bool forwardStores) {
   PipelineTuningOptions tuning;
   tuning.LoopUnrolling = unroll;
   PassBuilder builder(&machine, tuning);
@@ -33,6 +35,9 @@ void nsa::optimizeModule(Module &module, TargetMachine &machine, bool unroll) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
-      .run(module, modules);
+  ModulePassManager passes =
+      builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2);
+  if (forwardStores)
+    passes.addPass(createModuleToFunctionPassAdaptor(GVNPass()));
+  passes.run(module, modules);
 }

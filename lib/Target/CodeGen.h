@@ -26,9 +26,10 @@ struct ErrorCollector : llvm::DiagnosticHandler {
 };
 
 /// Runs LLVM's pipeline of level O2 for the machine, with the unrolling of
-/// loops if `unroll`.
+/// loops if `unroll`. With `forwardStores`, what a block has stored is not
+/// loaded again in it.
 void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine,
-                    bool unroll);
+                    bool unroll, bool forwardStores);
 
 } // namespace nsa
 

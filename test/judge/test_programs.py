@@ -9,8 +9,8 @@ from executors import CPU, SEED, make_rng, nsa
 import generate
 import generate_nsa
 import judge
+import nsa_rules
 
-assert generate_nsa
 COUNT = int(os.environ.get("NSA_JUDGE_PROGRAMS", 40))
 ELEMENTS = ["f32", "f32", "bf16", "f16"]
 MAKERS = {"forward": generate.make_graph, "gradients": generate.make_gradient}
@@ -39,6 +39,23 @@ def test_the_same_operations_of_other_operands_are_another_kernel():
     b.op("nn.swiglu", gate=b.op("nn.scale", input=x, factor=0.5)[0], up=y)
     b.op("nn.swiglu", gate=z, up=b.op("nn.scale", input=w, factor=0.5)[0])
     assert judge.judge(b.finish(), CPU(), SEED) is None
+
+
+def test_gradient_of_gates_of_two_heads():
+    """One number for each row: indices of two that are stored as one vector and loaded one by one."""
+    b = generate.Builder(make_rng("two heads"), "f32")
+    b.batch, b.length = 2, 15
+    selected = nsa_rules.visibility("selected", block=6, count=5, initial=1, local=2)
+    g = generate_nsa.Geometry(2, 2, 16, 16, nsa_rules.visibility("compressed", block=6, stride=6), selected, 5, 1.0)
+    query, key, value = (b.normal(2, 15, heads, 16) for heads in (4, 2, 2))
+    logits, bias = b.normal(2, 15, 4), b.normal(4)
+    output, _ = b.op("nsa.attention", query=query, key=key, value=value, indices=generate_nsa.random_indices(b, g, None),
+                     visibility=nsa_rules.visibility("selected", block=6))
+    gates, = b.op("nn.gate", logits=logits, bias=bias, activation="sigmoid", branches=1)
+    made = b.program
+    made.results = b.op("nsa.combine", gates=gates, branches=[output])
+    made.wanted, made.seed = [query, logits, bias], b.rng.standard_normal((2, 15, 4, 16)).astype(np.float32)
+    assert judge.judge(made, CPU(), SEED) is None
 
 
 @pytest.mark.parametrize("kind", MAKERS)

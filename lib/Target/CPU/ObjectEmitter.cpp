@@ -167,7 +167,11 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
   auto generate = [&]() -> Expected<std::string> {
     // Bodies of loops are whole register tiles: copies of them would make the
     // compiler slower by 40 %, and training faster by 4 %.
-    optimizeModule(module, **machine, /*unroll=*/false);
+    // Code generation of LLVM 22 forwards a stored <2 x i32> to an extending
+    // load of its first element, if that is known not to be negative, with the
+    // second element in the upper half of the i64.
+    optimizeModule(module, **machine, /*unroll=*/false,
+                   /*forwardStores=*/true);
     if (keepText)
       if (Error error = printTexts(module, **machine, symbol, result))
         return error;

@@ -125,7 +125,8 @@ nsa::emitPTX(Module &module, const CUDAChip &chip,
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   auto generate = [&]() -> Expected<std::string> {
-    optimizeModule(module, **machine, /*unroll=*/true);
+    optimizeModule(module, **machine, /*unroll=*/true,
+                   /*forwardStores=*/false);
     if (Error error = checkSymbols(module))
       return error;
     if (onOptimized)
