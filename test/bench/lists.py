@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Compares schedules of kernels that follow lists of selected blocks.
+
+  test/bench/lists.py prepare FOLDER [--only SHAPE...] [--target sm_90a] [--schedules S...]
+      compiles the gradients of selected attention of each shape with each schedule of dk and dv,
+      of which the first is what others are compared with; needs the compiler, not a GPU
+  test/bench/lists.py run FOLDER [--only SHAPE...] [--lists FILE.npy...] [--rounds N]
+      prints milliseconds of the kernels of dk and dv, medians of rounds in turns, and whether the
+      gradients have the bits of the first schedule; on random lists and on those of trained layers,
+      as nsa-generate --save-selection writes them; needs a GPU and NumPy
+
+The folder holds everything that `run` needs.
+"""
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# heads, key heads, width, sequences, tokens
+SHAPES = {f"{h}x{k}x{d}-{b}x{s}": (h, k, d, b, s) for h, k, d, b, s in (
+    (64, 4, 128, 1, 4096), (64, 4, 128, 1, 8192), (64, 4, 128, 1, 65536), (12, 2, 64, 2, 8192), (12, 2, 64, 1, 32768),
+    (32, 8, 64, 2, 8192), (32, 4, 64, 2, 8192), (32, 4, 128, 2, 8192), (16, 8, 64, 2, 8192), (4, 2, 64, 1, 256))}
+COUNT, BLOCK = 16, 64
+MODULE = """!q = tensor<{b}x{s}x{h}x{d}xbf16>
+!k = tensor<{b}x{s}x{k}x{d}xbf16>
+!l = tensor<{b}x{h}x{s}xf32>
+!i = tensor<{b}x{k}x{s}x{count}xi32>
+module attributes {{nsa.schedules = {{selected_key_value_grad = [#nsa.schedule<{schedule}>]}}}} {{
+func.func @main(%do: !q {{nn.name = "do"}}, %q: !q {{nn.name = "q"}}, %k: !k {{nn.name = "k"}}, %v: !k {{nn.name = "v"}}, %o: !q {{nn.name = "o"}},
+    %l: !l {{nn.name = "l"}}, %i: !i {{nn.name = "i"}}) -> (!k {{nn.name = "dk"}}, !k {{nn.name = "dv"}}) {{
+  %dq, %dk, %dv = nsa.attention_backward %do, %q, %k, %v, %o, %l visible(#nsa.selected<block = {block}>, %i : !i) : !q, !q, !k, !k, !q, !l
+  return %dk, %dv : !k, !k
+}}
+}}
+"""
+
+
+def schedules_of(heads, keys, width):
+    """Lists as they are, and with a producer that gathers rows, for tiles of several sizes."""
+    group = heads // keys
+    more = {128: (f"producer = 2, gathered_queries = {48 // group}", f"producer = 2, gathered_queries = {32 // group}", "producer = 1"),
+            64: (f"producer = 3, gathered_queries = {32 // group}",) if 32 % group == 0 else ()}
+    return ["form = lists", *(f"form = lists, {text}" for text in ("producer = 2", *more[width]))]
+
+
+def prepare(args):
+    os.makedirs(args.folder, exist_ok=True)
+    for shape in args.only or SHAPES:
+        h, k, d, b, s = SHAPES[shape]
+        for number, schedule in enumerate(args.schedules or schedules_of(h, k, d)):
+            path = os.path.join(args.folder, f"{shape}.{number}")
+            with open(path + ".mlir", "w") as file:
+                file.write(MODULE.format(b=b, s=s, h=h, k=k, d=d, count=COUNT, block=BLOCK, schedule=schedule))
+            made = subprocess.run([os.path.join(args.build, "bin/nsa-compile"), path + ".mlir", "-o", path + ".nsax",
+                                   f"--target={args.target}"], capture_output=True, text=True)
+            print(f"{shape} <{schedule}>:", (made.stderr + made.stdout).strip()[-200:], flush=True)
+    shutil.copy(os.path.join(args.build, "bin/nsa-run"), args.folder)
+
+
+def random_lists(np, rng, shape):
+    """The first block, those of the query and before it, and others at random."""
+    h, k, d, b, s = shape
+    lists = np.full((b, k, s, COUNT), -1, np.int32)
+    for first in range(0, s, BLOCK):
+        own, rows = first // BLOCK, min(BLOCK, s - first)
+        score = rng.random((b, k, rows, own + 1), dtype=np.float32)
+        score[..., [0, max(own - 1, 0), own]] = 2
+        count = min(COUNT, own + 1)
+        lists[:, :, first:first + rows, :count] = np.sort(np.argsort(-score, axis=-1)[..., :count], axis=-1)
+    return lists
+
+
+def recorded_lists(np, path, shape):
+    """Of a layer after the other, where the heads, tokens and blocks are those of the shape."""
+    h, k, d, b, s = shape
+    saved = np.load(path)
+    for layer in range(saved.shape[1]) if saved.shape[2:] == (k, s, COUNT) else ():
+        yield f"{os.path.basename(path)}, layer {layer}", np.resize(saved[:, layer], (b, k, s, COUNT))
+
+
+def time_of(args, path, out):
+    names = ("do", "q", "k", "v", "o", "l", "i")
+    result = subprocess.run([os.path.join(args.folder, "nsa-run"), path, "--entry", "main", "--repeat", "15", "--time", "--output-dir", out,
+                             *(word for name in names for word in ("--input", f"{name}={args.folder}/in/{name}.npy"))],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    times = [float(value) for value in re.findall(r"([\d.]+) ms[^\n]*dkdv", result.stdout)]
+    if result.returncode or not times:
+        sys.exit(f"{path}: {result.stdout[-2000:]}")
+    return sum(times)
+
+
+def run(args):
+    import numpy as np
+    rng = np.random.default_rng(7)
+    names = sorted(name for name in os.listdir(args.folder) if name.endswith(".nsax"))
+    os.makedirs(os.path.join(args.folder, "in"), exist_ok=True)
+    for shape in args.only or sorted({name.split(".")[0] for name in names}):
+        h, k, d, b, s = SHAPES[shape]
+        own = [name for name in names if name.startswith(shape + ".")]
+        for name, heads in (("do", h), ("q", h), ("o", h), ("k", k), ("v", k)):
+            np.save(f"{args.folder}/in/{name}.npy", rng.standard_normal((b, s, heads, d), dtype=np.float32))
+        np.save(f"{args.folder}/in/l.npy", np.full((b, h, s), 12, np.float32))
+        recorded = [pair for path in args.lists for pair in recorded_lists(np, path, SHAPES[shape])]
+        for what, lists in [("random", random_lists(np, rng, SHAPES[shape])), *recorded]:
+            np.save(f"{args.folder}/in/i.npy", lists)
+            times = {name: [] for name in own}
+            for _ in range(args.rounds):
+                for name in own:
+                    times[name].append(time_of(args, f"{args.folder}/{name}", f"{args.folder}/out-{name}"))
+            for name in own:
+                same = all(np.array_equal(*(np.load(f"{args.folder}/out-{other}/{x}.npy") for other in (own[0], name))) for x in ("dk", "dv"))
+                with open(f"{args.folder}/{name[:-5]}.mlir") as file:
+                    schedule = re.search(r"#nsa.schedule(<[^>]*>)", file.read())[1]
+                print(f"{shape:18} {what:24} {statistics.median(times[name]):8.3f} ms ({min(times[name]):.3f} to {max(times[name]):.3f})"
+                      f"  {'same bits' if same else 'OTHER BITS'}  {schedule}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for function in (prepare, run):
+        sub = commands.add_parser(function.__name__)
+        sub.set_defaults(function=function)
+        sub.add_argument("folder")
+        sub.add_argument("--only", nargs="+", choices=list(SHAPES))
+        if function == prepare:
+            sub.add_argument("--build", default=os.path.join(ROOT, "build"))
+            sub.add_argument("--target", default="sm_90a")
+            sub.add_argument("--schedules", nargs="+")
+        else:
+            sub.add_argument("--lists", nargs="+", default=[])
+            sub.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    args.function(args)
+
+
+main()
