@@ -251,12 +251,10 @@ struct AllocateSharedMemory
       limits.isLeast = false;
       limits.producers &= limits.stages > 1;
     }
-    bool asksToGather =
-        wgmma && bool(kernel->getAttrOfType<IntegerAttr>(nsa::kProducerAttr));
     while (true) {
       Allocator allocator(kernel, limits);
       allocator.run();
-      if (asksToGather && !allocator.hasProducer())
+      if (wgmma && asksToGather(kernel) && !allocator.hasProducer())
         return refuse(kernel, "gathers no rows that a producer can load in two "
                               "stages of shared memory");
       if (allocator.bytes() <= limits.bytes)

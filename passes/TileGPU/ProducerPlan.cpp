@@ -172,14 +172,13 @@ bool nsa::cuda::isSameInGroups(Value tile, int64_t group) {
 /// sequence. Sets the extents of such a box, innermost first.
 static int64_t findRowGroup(ValueRange indices, const Box &box,
                             SmallVectorImpl<int64_t> &extents) {
-  constexpr int64_t lanes = 32;
   if (getAxis(indices.back()) != 1)
     return 0;
   for (int64_t group = box.rows / 2; group > 1; --group) {
     auto orders = llvm::map_to_vector(indices.drop_back(), [&](Value index) {
       return getOrder(index, group, /*axis=*/0);
     });
-    if (box.rows % group != 0 || box.rows / group > lanes ||
+    if (box.rows % group != 0 || box.rows / group > kWarp ||
         llvm::count(orders, Order::Next) != 1 ||
         llvm::count(orders, Order::Same) + 1 != int64_t(orders.size()))
       continue;
@@ -191,8 +190,7 @@ static int64_t findRowGroup(ValueRange indices, const Box &box,
   return 0;
 }
 
-/// Whether the kernel asks for a producer that gathers.
-static bool asksToGather(KernelOp kernel) {
+bool nsa::cuda::asksToGather(KernelOp kernel) {
   return bool(kernel->getAttrOfType<IntegerAttr>(kProducerAttr));
 }
 

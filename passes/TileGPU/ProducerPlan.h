@@ -52,6 +52,9 @@ struct ProducerPlan {
   bool gathers() const;
 };
 
+/// Whether the kernel asks for a producer that gathers.
+bool asksToGather(tile::KernelOp kernel);
+
 /// The block that roles split: a kernel's, or that of the branch in which a
 /// kernel ends that asks to gather.
 mlir::Block &getBlockOfRoles(tile::KernelOp kernel);

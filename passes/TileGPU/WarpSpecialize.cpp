@@ -42,8 +42,6 @@ static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
   return {atLaunch, std::min(rest / consumers / 8 * 8, mostRegisters)};
 }
 
-static constexpr int64_t lanesOfWarp = 32;
-
 /// Whether a producer copies for a loop.
 static bool hasProducer(scf::ForOp loop) {
   auto pipeline = loop->getAttrOfType<PipelineAttr>(kPipelineAttr);
@@ -131,7 +129,7 @@ void Specializer::makeBarriers() {
     offset += count * kMBarrierBytes;
     return barriers;
   };
-  full = make(pipeline.getStages(), gathers ? 1 + lanesOfWarp : 1);
+  full = make(pipeline.getStages(), gathers ? 1 + kWarp : 1);
   empty = make(pipeline.getStages(), threads / 32);
   if (!plan.stationary.empty())
     kept = make(int64_t(plan.stationary.size()), 1);

@@ -158,12 +158,11 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
 static void forLinePieces(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
                           int64_t pieces,
                           function_ref<void(Value, Value)> body) {
-  constexpr int64_t lanes = 32;
   if (!op.getBarriers())
     return forPieces(b, pieces, pieces, body);
-  for (int64_t done = 0; done < pieces; done += lanes) {
+  for (int64_t done = 0; done < pieces; done += kWarp) {
     Value piece = b.add(b.place().lane, done);
-    body({}, done + lanes > pieces ? b.clamp(piece, pieces) : piece);
+    body({}, done + kWarp > pieces ? b.clamp(piece, pieces) : piece);
   }
 }
 

@@ -23,8 +23,7 @@ Status ProgramModel::run(std::string_view entry) {
 
 Status ProgramModel::start(std::string_view entry) {
   NSA_ASSIGN_OR_RETURN(const EntryInfo *info, program.entry(entry));
-  std::string_view name = training::withoutGathers(entry);
-  if (name == training::updateEntry || name == training::stepEntry)
+  if (training::endsStep(entry))
     hasGathered = false;
   Status status = program.start(*info);
   // Where commands are measured, they have ended.

@@ -48,9 +48,10 @@ void StepProfile::measureAgain() {
 }
 
 void StepProfile::record(const Program &program, const EntryInfo &entry) {
-  std::string_view name = training::withoutGathers(entry.name);
-  bool ends = name == training::updateEntry || name == training::stepEntry;
-  if ((!ends && name != training::accumulateEntry) || steps() == wanted)
+  bool ends = training::endsStep(entry.name);
+  if ((!ends &&
+       training::withoutGathers(entry.name) != training::accumulateEntry) ||
+      steps() == wanted)
     return;
   if (warmUpDone < warmUpSteps) {
     warmUpDone += ends;

@@ -11,7 +11,6 @@
 
 The folder holds everything that `run` needs.
 """
-import argparse
 import os
 import re
 import shutil
@@ -19,7 +18,9 @@ import statistics
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import jobs  # noqa: E402
+
 # heads, key heads, width, sequences, tokens
 SHAPES = {f"{h}x{k}x{d}-{b}x{s}": (h, k, d, b, s) for h, k, d, b, s in (
     (64, 4, 128, 1, 4096), (64, 4, 128, 1, 8192), (64, 4, 128, 1, 65536), (12, 2, 64, 2, 8192), (12, 2, 64, 1, 32768),
@@ -49,15 +50,15 @@ def schedules_of(heads, keys, width):
 
 def prepare(args):
     os.makedirs(args.folder, exist_ok=True)
-    for shape in args.only or SHAPES:
+    for shape in jobs.chosen(list(SHAPES), args.only):
         h, k, d, b, s = SHAPES[shape]
         for number, schedule in enumerate(args.schedules or schedules_of(h, k, d)):
             path = os.path.join(args.folder, f"{shape}.{number}")
             with open(path + ".mlir", "w") as file:
                 file.write(MODULE.format(b=b, s=s, h=h, k=k, d=d, count=COUNT, block=BLOCK, schedule=schedule))
-            made = subprocess.run([os.path.join(args.build, "bin/nsa-compile"), path + ".mlir", "-o", path + ".nsax",
-                                   f"--target={args.target}"], capture_output=True, text=True)
-            print(f"{shape} <{schedule}>:", (made.stderr + made.stdout).strip()[-200:], flush=True)
+            jobs.call(os.path.join(args.build, "bin/nsa-compile"), path + ".mlir", "-o", path + ".nsax", f"--target={args.target}",
+                      *([f"--ptxas={args.ptxas}"] if args.ptxas else []))
+            print(f"prepared {shape} <{schedule}>", flush=True)
     shutil.copy(os.path.join(args.build, "bin/nsa-run"), args.folder)
 
 
@@ -84,13 +85,9 @@ def recorded_lists(np, path, shape):
 
 def time_of(args, path, out):
     names = ("do", "q", "k", "v", "o", "l", "i")
-    result = subprocess.run([os.path.join(args.folder, "nsa-run"), path, "--entry", "main", "--repeat", "15", "--time", "--output-dir", out,
-                             *(word for name in names for word in ("--input", f"{name}={args.folder}/in/{name}.npy"))],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    times = [float(value) for value in re.findall(r"([\d.]+) ms[^\n]*dkdv", result.stdout)]
-    if result.returncode or not times:
-        sys.exit(f"{path}: {result.stdout[-2000:]}")
-    return sum(times)
+    text = jobs.call(os.path.join(args.folder, "nsa-run"), path, "--entry", "main", "--repeat", "15", "--time", "--output-dir", out, *(["--blas", args.blas] if args.blas else []),
+                     *(word for name in names for word in ("--input", f"{name}={args.folder}/in/{name}.npy")))
+    return sum(map(float, re.findall(r"([\d.]+) ms[^\n]*dkdv", text))) or jobs.fail(f"{path}: {text}")
 
 
 def run(args):
@@ -98,7 +95,7 @@ def run(args):
     rng = np.random.default_rng(7)
     names = sorted(name for name in os.listdir(args.folder) if name.endswith(".nsax"))
     os.makedirs(os.path.join(args.folder, "in"), exist_ok=True)
-    for shape in args.only or sorted({name.split(".")[0] for name in names}):
+    for shape in jobs.chosen([shape for shape in SHAPES if shape + ".0.nsax" in names], args.only):
         h, k, d, b, s = SHAPES[shape]
         own = [name for name in names if name.startswith(shape + ".")]
         for name, heads in (("do", h), ("q", h), ("o", h), ("k", k), ("v", k)):
@@ -110,32 +107,22 @@ def run(args):
             times = {name: [] for name in own}
             for _ in range(args.rounds):
                 for name in own:
-                    times[name].append(time_of(args, f"{args.folder}/{name}", f"{args.folder}/out-{name}"))
+                    times[name].append(time_of(args, f"{args.folder}/{name}", f"{args.out}/{name}"))
             for name in own:
-                same = all(np.array_equal(*(np.load(f"{args.folder}/out-{other}/{x}.npy") for other in (own[0], name))) for x in ("dk", "dv"))
+                same = all(np.array_equal(*(np.load(f"{args.out}/{other}/{x}.npy") for other in (own[0], name))) for x in ("dk", "dv"))
                 with open(f"{args.folder}/{name[:-5]}.mlir") as file:
                     schedule = re.search(r"#nsa.schedule(<[^>]*>)", file.read())[1]
                 print(f"{shape:18} {what:24} {statistics.median(times[name]):8.3f} ms ({min(times[name]):.3f} to {max(times[name]):.3f})"
                       f"  {'same bits' if same else 'OTHER BITS'}  {schedule}", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for function in (prepare, run):
-        sub = commands.add_parser(function.__name__)
-        sub.set_defaults(function=function)
-        sub.add_argument("folder")
-        sub.add_argument("--only", nargs="+", choices=list(SHAPES))
-        if function == prepare:
-            sub.add_argument("--build", default=os.path.join(ROOT, "build"))
-            sub.add_argument("--target", default="sm_90a")
-            sub.add_argument("--schedules", nargs="+")
-        else:
-            sub.add_argument("--lists", nargs="+", default=[])
-            sub.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
-    args.function(args)
+def prepare_options(parser):
+    parser.add_argument("--schedules", nargs="+")
 
 
-main()
+def run_options(parser):
+    parser.add_argument("--lists", nargs="+", default=[])
+    parser.add_argument("--rounds", type=int, default=3)
+
+
+jobs.main(__doc__, prepare, run, prepare_options, run_options)

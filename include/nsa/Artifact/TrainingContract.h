@@ -15,11 +15,11 @@
 //
 // Where ranks keep a part of the weights each (nsa-compile --shard), it also
 // has the entry `scatter`, which takes this rank's part of weights that lie on
-// the host: after `init`, and after weights were read. But with
-// --shard=parameters, the first pass of a step is gather_accumulate or
-// gather_step, which gather the whole weights that the others read; before
-// eval, forward and samples the entry `gather` does, on all ranks, where
-// weights were updated since.
+// the host: after `init`, and after weights were read. Unless weights are
+// gathered where they are used (--shard=parameters), the first pass of a step
+// is gather_accumulate or gather_step, which gather the whole weights that the
+// others read; before eval, forward and samples the entry `gather` does, on all
+// ranks, where weights were updated since.
 //
 // and optionally step(tokens, targets, hyper) = accumulate, then update.
 // A program that generates text (nsa-compile --context N) has instead
@@ -120,6 +120,12 @@ inline constexpr const char nextEntry[] = "next";
 inline std::string_view withoutGathers(std::string_view entry) {
   bool gathers = entry.substr(0, gatherPrefix.size()) == gatherPrefix;
   return entry.substr(gathers ? gatherPrefix.size() : 0);
+}
+
+/// Whether an entry updates weights, at the end of a step.
+inline bool endsStep(std::string_view entry) {
+  std::string_view name = withoutGathers(entry);
+  return name == updateEntry || name == stepEntry;
 }
 
 //===----------------------------------------------------------------------===//

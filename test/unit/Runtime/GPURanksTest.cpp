@@ -174,6 +174,18 @@ void inProcess(const std::function<void()> &checks) {
   expectPassed(startProcess(checks));
 }
 
+/// With a rank whose two runs were all of the other one's.
+void afterTheOtherRankEnded(
+    const std::function<void(const TempDir &, Rank &)> &checks) {
+  inProcess([&] {
+    TempDir folder;
+    OtherRank other(folder, 2);
+    Rank rank(folder, 0);
+    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+    checks(folder, rank);
+  });
+}
+
 /// Lets a check say what is wrong with each of two ranks of one group.
 void onTwoRanks(
     const std::function<std::string(const TempDir &, int rank)> &check) {
@@ -400,11 +412,7 @@ TEST(GPURanksTest, NoReduction_IsSaidToHaveBegunBeforeItHas) {
 }
 
 TEST(GPURanksTest, RankMissing_TimesOut) {
-  inProcess([] {
-    TempDir folder;
-    OtherRank other(folder, 2);
-    Rank rank(folder, 0);
-    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+  afterTheOtherRankEnded([](const TempDir &, Rank &rank) {
     auto begin = std::chrono::steady_clock::now();
     std::string message = rank.average(1).message();
     EXPECT_TRUE(
@@ -417,11 +425,7 @@ TEST(GPURanksTest, RankMissing_TimesOut) {
 }
 
 TEST(GPURanksTest, LostRank_IsWaitedForNoLonger) {
-  inProcess([] {
-    TempDir folder;
-    OtherRank other(folder, 2);
-    Rank rank(folder, 0);
-    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+  afterTheOtherRankEnded([](const TempDir &folder, Rank &rank) {
     folder.write("loss", "rank 1 was lost");
     std::string message = rank.average(1).message();
     EXPECT_TRUE(contains(message, "in reduction 5 of 64 bytes: "));
@@ -431,11 +435,7 @@ TEST(GPURanksTest, LostRank_IsWaitedForNoLonger) {
 // Ranks agree while a step runs, and its reductions were once waited for until
 // they timed out as well.
 TEST(GPURanksTest, AbortedRun_IsWaitedForNoLonger) {
-  inProcess([] {
-    TempDir folder;
-    OtherRank other(folder, 2);
-    Rank rank(folder, 0);
-    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+  afterTheOtherRankEnded([](const TempDir &, Rank &rank) {
     rank.group.abortRun();
     EXPECT_TRUE(contains(rank.average(1).message(), "the run was ended"));
   });
