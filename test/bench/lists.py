@@ -83,10 +83,10 @@ def recorded_lists(np, path, shape):
         yield f"{os.path.basename(path)}, layer {layer}", np.resize(saved[:, layer], (b, k, s, COUNT))
 
 
-def time_of(args, path, out):
+def time_of(args, path, out, repeat):
     names = ("do", "q", "k", "v", "o", "l", "i")
-    text = jobs.call(os.path.join(args.folder, "nsa-run"), path, "--entry", "main", "--repeat", "15", "--time", "--output-dir", out, *(["--blas", args.blas] if args.blas else []),
-                     *(word for name in names for word in ("--input", f"{name}={args.folder}/in/{name}.npy")))
+    text = jobs.call(os.path.join(args.folder, "nsa-run"), path, "--entry", "main", "--repeat", str(repeat), "--time", "--output-dir", out, *(["--blas", args.blas] if args.blas else []),
+                     *(word for name in names for word in ("--input", f"{name}={args.out}/{name}.npy")))
     return sum(map(float, re.findall(r"([\d.]+) ms[^\n]*dkdv", text))) or jobs.fail(f"{path}: {text}")
 
 
@@ -94,20 +94,21 @@ def run(args):
     import numpy as np
     rng = np.random.default_rng(7)
     names = sorted(name for name in os.listdir(args.folder) if name.endswith(".nsax"))
-    os.makedirs(os.path.join(args.folder, "in"), exist_ok=True)
     for shape in jobs.chosen([shape for shape in SHAPES if shape + ".0.nsax" in names], args.only):
         h, k, d, b, s = SHAPES[shape]
         own = [name for name in names if name.startswith(shape + ".")]
+        # About two seconds: a GPU that did nothing before runs at a quarter of its clock.
+        repeat = max(15, 2000 * 12 * 64 * 16384 // (h * d * b * s))
         for name, heads in (("do", h), ("q", h), ("o", h), ("k", k), ("v", k)):
-            np.save(f"{args.folder}/in/{name}.npy", rng.standard_normal((b, s, heads, d), dtype=np.float32))
-        np.save(f"{args.folder}/in/l.npy", np.full((b, h, s), 12, np.float32))
+            np.save(f"{args.out}/{name}.npy", rng.standard_normal((b, s, heads, d), dtype=np.float32))
+        np.save(f"{args.out}/l.npy", np.full((b, h, s), 12, np.float32))
         recorded = [pair for path in args.lists for pair in recorded_lists(np, path, SHAPES[shape])]
         for what, lists in [("random", random_lists(np, rng, SHAPES[shape])), *recorded]:
-            np.save(f"{args.folder}/in/i.npy", lists)
+            np.save(f"{args.out}/i.npy", lists)
             times = {name: [] for name in own}
             for _ in range(args.rounds):
                 for name in own:
-                    times[name].append(time_of(args, f"{args.folder}/{name}", f"{args.out}/{name}"))
+                    times[name].append(time_of(args, f"{args.folder}/{name}", f"{args.out}/{name}", repeat))
             for name in own:
                 same = all(np.array_equal(*(np.load(f"{args.out}/{other}/{x}.npy") for other in (own[0], name))) for x in ("dk", "dv"))
                 with open(f"{args.folder}/{name[:-5]}.mlir") as file:

@@ -10,7 +10,7 @@
       hidden (of commands one by one: what is profiled is no CUDA graph), and the
       memory of a GPU, with and without an optimizer's state that ranks share; then
       holds fp32 losses of several GPUs against those of one (smoke-same,
-      smoke-recompute, smoke-shared, smoke-context), and kills and freezes ranks of the largest
+      smoke-recompute, smoke-shared, smoke-gradients, smoke-parameters, smoke-context), and kills and freezes ranks of the largest
       number of GPUs, and goes on after a kill (smoke-lost). Exit code 1 if losses
       differ by more than 1e-5, ranks of a large model are more than 5 % of a step
       apart (lesson 8), a rank lives on, ends with another code than 5 or blames
@@ -27,6 +27,7 @@ Everything takes longer than 10 minutes. In parts, of which each takes less:
   test/bench/ranks.py run F --gpus 1 2 4 8 --only llama-4096x1 --out llama
   test/bench/ranks.py run F --gpus 2 4 8 --only m7c-2048x4-shared --out m7c-shared
   test/bench/ranks.py run F --gpus 2 4 8 --only llama-4096x1-shared --out llama-shared
+  test/bench/ranks.py run F --gpus 1 2 --only llama-32768x1 llama-32768x1-shared llama-32768x1-gradients llama-32768x1-parameters --out llama-shards
   test/bench/ranks.py run F --gpus 1 2 4 8 --only m7c-32768x1 m7c-32768x1-context --out m7c-context
   test/bench/ranks.py run F --gpus 1 2 4 8 --only smoke-same smoke-recompute smoke-shared smoke-context
   test/bench/ranks.py run F --gpus 8 --only smoke-lost
@@ -48,24 +49,30 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
 import jobs  # noqa: E402
 
+# configs/m7c_125m.yaml: windows of 64, every fourth layer NSA.
+RECIPE = {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "model.rope_base": 500000, "nsa.l": 16, "nsa.l_sel": 32, "nsa.n_sel": 64,
+          "nsa.w": 64, "nsa.shared_kv": "true"}
 # Configuration, tokens of a sequence, sequences of each rank, overrides.
 SPEED = {
     "m7c-2048x32": ("m7c_125m", 2048, 32, {}),
     "m7c-2048x4": ("m7c_125m", 2048, 4, {}),
     "m7c-2048x4-bf16": ("m7c_125m", 2048, 4, {}),
     "llama-4096x1": ("llama_1b", 4096, 1, {"runtime.gradient_checkpointing": "cheap"}),
+    "llama-32768x1": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "cheap"}),
     "m7c-32768x1": ("m7c_125m", 32768, 1, {}),
+    "m7c-131072x1": ("m7c_125m", 131072, 1, {}),
+    "recipe-32768x1": ("m7c_125m", 32768, 1, RECIPE),
+    "recipe-131072x1": ("m7c_125m", 131072, 1, RECIPE),
     "smoke-speed": ("smoke", 64, 4, {}),
 }
-# The same where ranks share the optimizer's state: compiled for each number of ranks.
+# The same where ranks keep parts of states, gradients or parameters: compiled for each number of ranks.
+SHARDS = {"-shared": "optimizer", "-gradients": "gradients", "-parameters": "parameters"}
 SHARED = {name + "-shared": SPEED[name] for name in ("m7c-2048x4", "llama-4096x1")}
+SHARED |= {"llama-32768x1" + suffix: SPEED["llama-32768x1"] for suffix in SHARDS}
 # All ranks share each sequence: as many tokens for all, compiled for each number too.
-CONTEXT = {name + "-context": SPEED[name] for name in ("m7c-32768x1",)}
+CONTEXT = {f"{model}-{length}x1-context": SPEED[f"{model}-{length}x1"] for model in ("m7c", "recipe") for length in (32768, 131072)}
 SPEED |= SHARED | CONTEXT
-SAME = {
-    "smoke-same": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
-    "smoke-shared": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
-    "smoke-context": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
+SAME = {f"smoke-{kind}": ("smoke", 64, 1, {"runtime.precision": "fp32"}) for kind in ("same", "shared", "gradients", "parameters", "context")} | {
     "smoke-recompute": ("smoke", 64, 1, {"runtime.precision": "fp32",
                                          "runtime.gradient_checkpointing": "block"}),
 }
@@ -73,7 +80,8 @@ JOBS = SPEED | SAME
 # What is done with smoke-same besides.
 LOST = "smoke-lost"
 SHARING = (2, 4, 8)
-PER_RANKS = ("-shared", "-context")
+PER_RANKS = (*SHARDS, "-context")
+PER_RANKS_ENDING = re.compile("(" + "|".join(PER_RANKS) + ")$")
 KILL_LIMIT = 30
 # Seconds after --rank-seconds: 2 more where the store is silent, up to 2 until its ranks
 # have left, 3 until the launcher kills the frozen one.
@@ -96,8 +104,11 @@ def prepare(args):
         values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
         options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
         for ranks in args.shared if name.endswith(PER_RANKS) else []:
-            own = {} if name.endswith("-shared") else {"train.context_parallel": ranks}
-            options = [f"--context-parallel={ranks}", "--no-forward"] if own else ["--shard=optimizer", f"--shard-ranks={ranks}"]
+            kind = SHARDS.get(PER_RANKS_ENDING.search(name)[0])
+            own = {} if kind else {"train.context_parallel": ranks}
+            # No rank has all parameters, or a sequence, for samples.
+            options = ["--no-forward"] * (kind in (None, "parameters"))
+            options += [f"--shard={kind}", f"--shard-ranks={ranks}"] if kind else [f"--context-parallel={ranks}"]
             jobs.prepare(args, f"{name}-{ranks}", config, values | overrides | own, *options)
         if name.endswith(PER_RANKS):
             continue
@@ -193,7 +204,7 @@ def compare(args, name, batch):
     values = {"train.batch_size": total, "train.steps": 20}
     for ranks in args.gpus + [max(args.gpus)]:
         # One rank goes over the batch in passes, and shares nothing.
-        job = job_for(name, ranks) if ranks > 1 else re.sub("-(shared|context)$", "-same", name)
+        job = job_for(name, ranks) if ranks > 1 else PER_RANKS_ENDING.sub("-same", name)
         label = f"{job}-on-{ranks}" + ("-again" if ranks in losses else "")
         directory = jobs.train(args, job, values, *rank_options(args, ranks), label=label)
         run = [row["loss"] for row in jobs.rows(directory)]
@@ -304,7 +315,7 @@ def prepared(args):
         if name == LOST:
             needed = {"smoke-same"}
         # One rank shares nothing.
-        if 1 in args.gpus and name in ("smoke-shared", "smoke-context"):
+        if 1 in args.gpus and name in SAME and name.endswith(PER_RANKS):
             needed.add("smoke-same")
         return all(os.path.exists(os.path.join(args.folder, job + ".nsax")) for job in needed)
     names = jobs.chosen([*JOBS, LOST], args.only)
@@ -324,7 +335,7 @@ def run(args):
     singles = {}
     for name in names:
         for ranks in args.gpus if name in SPEED else []:
-            plain = name.removesuffix("-shared").removesuffix("-context")
+            plain = PER_RANKS_ENDING.sub("", name)
             if ranks == 1 and name.endswith(PER_RANKS):
                 continue
             speed = measure(args, name, ranks, singles.get(plain))
