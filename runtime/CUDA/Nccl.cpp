@@ -3,6 +3,7 @@
 #include "runtime/CUDA/Nccl.h"
 #include "runtime/CPU/SharedLibrary.h"
 
+#include <climits>
 #include <cstring>
 
 using namespace nsa;
@@ -17,6 +18,23 @@ struct UniqueId {
   char bytes[128];
 };
 
+/// The beginning of ncclConfig_t, as of 2.17; later versions take the rest as
+/// undefined.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef, version = 21700;
+  int blocking = INT_MIN, clusterSize = INT_MIN, leastBlocks = INT_MIN,
+      mostBlocks = INT_MIN;
+  const char *network = nullptr;
+};
+
+/// Thread blocks of reductions of gradients, and of gathers of parameters,
+/// which run beside backward and forward: each block takes a multiprocessor
+/// from these. NCCL would take 16 or 24, for a rate that nothing waits for;
+/// with 4 some would be waited for (docs/distributed.md). NCCL_MAX_CTAS
+/// overrides it.
+constexpr int kMostBlocks = 8;
+
 int typeOf(DataType type) {
   return type == DataType::F32    ? kFloat32
          : type == DataType::BF16 ? kBFloat16
@@ -27,9 +45,10 @@ int typeOf(DataType type) {
 struct Nccl::Functions {
   int (*GetVersion)(int *version);
   int (*GetUniqueId)(UniqueId *id);
-  int (*CommInitRank)(void **communicator, int ranks, UniqueId id, int rank);
+  int (*CommInitRankConfig)(void **communicator, int ranks, UniqueId id,
+                            int rank, Config *config);
   int (*CommSplit)(void *communicator, int color, int key, void **made,
-                   void *config);
+                   Config *config);
   int (*CommDestroy)(void *communicator);
   int (*GroupStart)();
   int (*GroupEnd)();
@@ -63,7 +82,7 @@ Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
   Functions &f = *nccl->functions;
   opened.find(f.GetVersion, "ncclGetVersion");
   opened.find(f.GetUniqueId, "ncclGetUniqueId");
-  opened.find(f.CommInitRank, "ncclCommInitRank");
+  opened.find(f.CommInitRankConfig, "ncclCommInitRankConfig");
   opened.find(f.CommSplit, "ncclCommSplit");
   opened.find(f.CommDestroy, "ncclCommDestroy");
   opened.find(f.GroupStart, "ncclGroupStart");
@@ -110,17 +129,21 @@ Status Nccl::connect(const std::string &id, int rank, int size,
   this->rank = rank;
   this->size = size;
   this->sequenceRanks = sequenceRanks;
-  NSA_RETURN_IF_ERROR(
-      check(functions->CommInitRank(&communicator, size, name, rank),
-            "ncclCommInitRank"));
+  Config few;
+  few.mostBlocks = kMostBlocks;
+  NSA_RETURN_IF_ERROR(check(
+      functions->CommInitRankConfig(&communicator, size, name, rank, &few),
+      "ncclCommInitRankConfig"));
   if (sequenceRanks == 1)
     return {};
+  // Attention waits for sequences. Without a config they would have few blocks.
+  Config all;
   int own = rank % sequenceRanks;
   for (int half : {0, 1})
     NSA_RETURN_IF_ERROR(
         check(functions->CommSplit(communicator, rank / sequenceRanks,
                                    half ? sequenceRanks - 1 - own : own,
-                                   &sharers[half], /*config=*/nullptr),
+                                   &sharers[half], &all),
               "ncclCommSplit"));
   return {};
 }

@@ -189,7 +189,8 @@ int ncclGetUniqueId(UniqueId *id) {
   return 0;
 }
 
-int ncclCommInitRank(void **handle, int size, UniqueId id, int rank) {
+int ncclCommInitRankConfig(void **handle, int size, UniqueId id, int rank,
+                           void *) {
   return join(handle, id.file, rank, size);
 }
 
