@@ -33,6 +33,8 @@ STEPS = {
     "m7c-8192x8": ("m7c_125m", 8192, 8, {}),
     "m7c-32768x2": ("m7c_125m", 32768, 2, {}),
     "llama-32768x1": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "cheap"}),
+    # In 55 GiB.
+    "llama-32768x1-block": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "block", "runtime.recompute_budget": 38500}),
     "m7c-2048x32-muon": ("m7c_125m", 2048, 32, {"train.optimizer": "muon"}),
 }
 # Dense layers, and the recipe: windows of 64, every fourth layer NSA with shared keys that selects a share of the sequence.

@@ -106,9 +106,7 @@ def prepare(args):
         for ranks in args.shared if name.endswith(PER_RANKS) else []:
             kind = SHARDS.get(PER_RANKS_ENDING.search(name)[0])
             own = {} if kind else {"train.context_parallel": ranks}
-            # No rank has all parameters, or a sequence, for samples.
-            options = ["--no-forward"] * (kind in (None, "parameters"))
-            options += [f"--shard={kind}", f"--shard-ranks={ranks}"] if kind else [f"--context-parallel={ranks}"]
+            options = [f"--shard={kind}", f"--shard-ranks={ranks}"] if kind else [f"--context-parallel={ranks}"]
             jobs.prepare(args, f"{name}-{ranks}", config, values | overrides | own, *options)
         if name.endswith(PER_RANKS):
             continue

@@ -62,6 +62,8 @@ def prepare(args, name, config, values, *options):
     call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
          f"--target={args.target}", f"--precision={values['runtime.precision']}",
          f"--recompute={values.get('runtime.gradient_checkpointing', 'none')}",
+         f"--recompute-budget={values.get('runtime.recompute_budget', 0)}",
+         *(["--no-forward"] if values.get("train.sample_bytes") == 0 else []),
          f"--optimizer={values.get('train.optimizer', 'adamw')}",
          *([f"--ptxas={args.ptxas}"] if args.ptxas else []), *options)
     os.remove(model)
