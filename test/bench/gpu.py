@@ -5,13 +5,12 @@
       compiles what is measured, models of larger vocabularies and heads of public
       models (test/shapes.txt) if they are named; needs the compiler, not a GPU; without ptxas, kernels of an older target run on a
       later one, by the driver
-  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--rounds N] [--data DATA] [--after N] [--torch PYTHON]
+  test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--rounds N] [--data DATA] [--after N] [--torch PYTHON [--sf FOLDER]]
       trains each for some steps and prints tokens per second, the memory in use
       above a bare context and what was planned, the time of the attention
       operations and of the most expensive commands; with --rounds, all are trained
       so often, in turns, and medians are printed with how far the rounds are apart,
-      in percent of them; with --torch, the time of causal attention by cuDNN and the
-      rate of a copy; with --after, what is measured has
+      in percent of them; with --torch, what peers.py measures at these shapes; with --after, what is measured has
       been trained for N steps, so that its queries select as trained ones do;
       needs a GPU, not the compiler
 
@@ -107,43 +106,6 @@ LAYERS = ATTENTION | SHAPES
 JOBS = STEPS | TOKENS | LAYERS
 
 
-# Causal attention of a shape by cuDNN, and a copy of 1 GiB, of which a step's time that
-# is bound by bytes is a part.
-PEER = """
-import statistics, sys, torch
-def attention(batch, length, heads, groups, width):
-    q, k, v = (torch.randn(batch, h, length, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-               for h in (heads, groups, groups))
-    gradient = torch.randn_like(q)
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        forward = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return milliseconds(forward), milliseconds(lambda: torch.autograd.grad(forward(), (q, k, v), gradient))
-from torch.nn.attention import SDPBackend, sdpa_kernel
-def milliseconds(function):
-    times = []
-    for i in range(25):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record(); function(); events[1].record(); events[1].synchronize()
-        times += [events[0].elapsed_time(events[1])] if i >= 5 else []
-    return statistics.median(times)
-source = torch.randint(255, (2**30,), dtype=torch.uint8, device="cuda")
-target = torch.empty_like(source)
-copy = milliseconds(lambda: target.copy_(source))
-print(f"{torch.cuda.get_device_name()}, copy {2 * 2**30 / copy / 1e6:.0f} GB/s")
-for shape in sys.argv[1:]:
-    batch, length, heads, groups, width = map(int, shape.split(","))
-    try:
-        one, both = attention(batch, length, heads, groups, width)
-    except RuntimeError as error:
-        # cuDNN has no gradients for heads of 256.
-        print(f"cuDNN {heads}x{groups}x{width}-{batch}x{length}".ljust(30), str(error).splitlines()[0], flush=True)
-        continue
-    flops = 2 * batch * heads * length * (length + 1) * width
-    print(f"cuDNN {heads}x{groups}x{width}-{batch}x{length}".ljust(30), f"{one:11.3f} {both:11.3f}",
-          f"  {flops / one / 1e9:.0f} / {2.5 * flops / (both - one) / 1e9:.0f} TFLOP/s", flush=True)
-"""
-
-
 def prepare(args):
     for name in jobs.chosen(list(JOBS), args.only or list(STEPS | ATTENTION)):
         config, length, batch, overrides = JOBS[name]
@@ -225,14 +187,18 @@ def report_attention(args, names):
                   f"  {group['command'][:100]}")
 
 
-def report_peer(args, names):
-    """Attention of PyTorch at the shapes of the jobs, in processes of their own."""
-    shapes = []
+def report_peers(args, names):
+    """What others have at the shapes of the jobs, in a process of its own."""
+    shapes, steps = {}, {}
     for name in names:
-        _, length, batch, overrides = JOBS[name]
-        sizes = [overrides[f"model.{key}"] for key in ("n_heads", "n_kv_groups", "d_k")]
-        shapes.append(",".join(map(str, (batch, length, *sizes))))
-    subprocess.run([args.torch, "-c", PEER, *dict.fromkeys(shapes)], check=True)
+        config, length, batch, overrides = JOBS[name]
+        if name in LAYERS:
+            sizes = [overrides[f"model.{key}"] for key in ("n_heads", "n_kv_groups", "d_k")]
+            shapes[",".join(map(str, (batch, length, *sizes)))] = None
+        elif config == "m7c_125m" and length <= 32768:
+            steps[f"{batch}x{length}"] = None
+    subprocess.run([args.torch, os.path.join(os.path.dirname(__file__), "peers.py"), "--attention", *shapes, "--steps", *steps,
+                    *(["--sf", args.sf] if args.sf else [])], check=True)
 
 
 def run(args):
@@ -244,7 +210,7 @@ def run(args):
     if attention:
         report_attention(args, attention)
     if args.torch:
-        report_peer(args, attention)
+        report_peers(args, names)
 
 
 def run_options(parser):
@@ -252,6 +218,7 @@ def run_options(parser):
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--top", type=int, default=12)
     parser.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch, to compare with")
+    parser.add_argument("--sf", metavar="FOLDER", help="a checkout that peers.py compares with")
     parser.add_argument("--data", help="data set to train on [FOLDER/data]")
     parser.add_argument("--after", type=int, default=0, help="steps of training before [0]")
 
