@@ -11,10 +11,10 @@
 //        branch has masks and the rows of the others. Where queries are
 //        gathered for blocks, dq_rows has all that belongs to rows, and the
 //        gradient comes from dq_parts and their sums.
-// dkdv   one launch for each branch to tokens; of a gated sum a last one for
-//        branches to blocks also adds the programs' parts of the gradient of
-//        the bias and, where many programs share the list of a block, those of
-//        the selected branch.
+// dkdv   one launch for each branch to tokens. A last one has, of a gated sum,
+//        the branches to blocks and adds the programs' parts of the gradient of
+//        the bias; where many programs share the list of a block it adds those
+//        of the selected branch.
 //
 // The gradient of queries or keys is rotated back in place: on a CPU by the
 // program that writes it, while it is in the cache. On a GPU by programs of the
@@ -81,7 +81,7 @@ private:
   }
   /// Whether programs have parts of the list of a block, for the last launch.
   bool hasListParts() const {
-    return machine.isGated && !masksKeys() && machine.selected->gradParts > 1;
+    return machine.selected && !masksKeys() && machine.selected->gradParts > 1;
   }
   bool masksQueries() const {
     return forms && forms->queryGrad == SelectionForm::Masks;

@@ -2,7 +2,7 @@
 
 // Masks where queries select a good part of what they see. Where they do not,
 // ten queries of six heads fill a warpgroup, which multiplies their union; dk and
-// dv gather queries from lists.
+// dv gather queries from lists, of which programs have eight parts.
 
 // CHECK-LABEL: func.func @short
 // CHECK: tile.launch @selected_attention_masks_b1s4096
@@ -17,7 +17,10 @@ func.func @short(%q: tensor<1x4096x12x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %i
 // CHECK-LABEL: func.func @long
 // CHECK: tile.launch @selected_attention_b1s8192
 // CHECK: tile.launch @selected_attention_backward_dq_b1s8192
-// CHECK: tile.launch @selected_attention_backward_dkdv_b1s8192
+// CHECK: %[[PARTS:.+]]:2 = tile.launch @selected_attention_backward_dkdv_b1s8192
+// CHECK-SAME: -> (tensor<8x1x8192x2x64xf32>, tensor<8x1x8192x2x64xf32>)
+// CHECK: %[[SUM:.+]]:2 = tile.launch @selected_attention_backward_dkdv_sums_b1s8192{{.*}}(%[[PARTS]]#0, %[[PARTS]]#1)
+// CHECK: return %{{.+}}, %[[SUM]]#0, %[[SUM]]#1
 func.func @long(%q: tensor<1x8192x12x64xbf16>, %k: tensor<1x8192x2x64xbf16>, %i: tensor<1x2x8192x16xi32>) -> (tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>) {
   %o, %l = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x8192x16xi32>) : tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>
   %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x2x8192x16xi32>) : tensor<1x8192x12x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x12x8192xf32>
@@ -52,4 +55,4 @@ func.func @far(%q: tensor<1x32768x4x128xbf16>, %k: tensor<1x32768x1x128xbf16>, %
 // CHECK-SAME: grid = array<i32: 820, 2, 1>
 // CHECK-NOT: warp_uniform
 // CHECK: tile.kernel private @selected_attention_backward_dkdv_b1s8192h12
-// CHECK-SAME: nsa.min_blocks = 3
+// CHECK-SAME: grid = array<i32: 2048, 1, 1>, nsa.min_blocks = 3
