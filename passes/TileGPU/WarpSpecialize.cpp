@@ -27,18 +27,20 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
-/// Registers of a thread of the producer, of a multiprocessor, and the most of
-/// a consumer and of any thread when the kernel starts.
-static constexpr int64_t producerRegisters = 24, allRegisters = 65536,
-                         mostRegisters = 240, mostAtLaunch = 255;
+/// Registers of a thread of the producer and of one that gathers rows, of a
+/// multiprocessor, and the most of a consumer and of any thread when the kernel
+/// starts.
+static constexpr int64_t producerRegisters = 24, gatherRegisters = 32,
+                         allRegisters = 65536, mostRegisters = 240,
+                         mostAtLaunch = 255;
 
 /// Registers per thread at launch, and per consumer thread after setmaxnreg.
-static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
-                                                  int64_t blocks) {
+static std::pair<int64_t, int64_t>
+shareRegisters(int64_t consumers, int64_t blocks, int64_t ofProducer) {
   int64_t all = consumers + kProducerThreads;
   int64_t atLaunch =
       std::min(allRegisters / (blocks * all), mostAtLaunch) / 8 * 8;
-  int64_t rest = atLaunch * all - producerRegisters * kProducerThreads;
+  int64_t rest = atLaunch * all - ofProducer * kProducerThreads;
   return {atLaunch, std::min(rest / consumers / 8 * 8, mostRegisters)};
 }
 
@@ -464,7 +466,9 @@ LogicalResult Specializer::run() {
     return failure();
   Block &block = getBlockOfRoles(kernel);
   moveBuffers(plan, block);
-  auto [atLaunch, ofConsumers] = shareRegisters(threads, roles.getBlocks());
+  int64_t ofProducer = gathers ? gatherRegisters : producerRegisters;
+  auto [atLaunch, ofConsumers] =
+      shareRegisters(threads, roles.getBlocks(), ofProducer);
   b.setInsertionPoint(block.getTerminator());
   makeBarriers();
   auto roleOp = WarpSpecializeOp::create(b, uint64_t(roles.getBlocks()),
@@ -473,7 +477,7 @@ LogicalResult Specializer::run() {
                                          /*warp=*/gathers);
   if (ofConsumers > atLaunch) {
     roleOp.setLaunchRegisters(uint64_t(atLaunch));
-    roleOp.setRegisters(ArrayRef<int64_t>{producerRegisters, ofConsumers});
+    roleOp.setRegisters(ArrayRef<int64_t>{ofProducer, ofConsumers});
   }
   Block &producer = roleOp.getProducer().emplaceBlock();
   Block &consumer = roleOp.getConsumer().emplaceBlock();

@@ -32,7 +32,7 @@
 // CHECK: %[[FULL:[^ ]*]] = tile_gpu.mbarriers arrivals 33 at {{.*}} : !tile_gpu.mbarriers<6>
 // CHECK: %[[EMPTY:[^ ]*]] = tile_gpu.mbarriers arrivals 4 at
 // CHECK: %[[KEPT:[^ ]*]] = tile_gpu.mbarriers arrivals 1 at
-// CHECK: tile_gpu.warp_specialize blocks 2 launch 128 registers [24, 232] producer warp {
+// CHECK: tile_gpu.warp_specialize blocks 2 launch 128 registers [32, 224] producer warp {
 // CHECK: tile_gpu.mbarrier_expect %[[KEPT]][%{{.*}}] bytes 8192 elect
 // CHECK: tile_gpu.tma_load map 0[{{.*}}] to {{.*}} rows 64
 // CHECK: %[[FIRST:[^ ]*]] = tile_gpu.to_lanes %{{[^ ]*}} group 4 : !tile.tile<32x1xi32
@@ -58,7 +58,7 @@
 // A warp of the producer. Lanes without a group have its last one, and load
 // nothing; each copies an element of the line.
 // NVVM-LABEL: llvm.func @gather(
-// NVVM: nvvm.setmaxregister decrease 24
+// NVVM: nvvm.setmaxregister decrease 32
 // NVVM: scf.for
 // NVVM: nvvm.mbarrier.try_wait.parity
 // NVVM: scf.if
