@@ -135,8 +135,8 @@ void RefusedSchedules::keepUnknown(ModuleOp module) const {
     Block &body = kernel.getBody().front();
     while (&body.front() != body.getTerminator())
       body.getTerminator()->getPrevNode()->erase();
-    kernel->removeAttr(kLaunchOverlapAttr);
-    kernel->removeAttr(kPrefetchAttr);
+    for (StringRef name : {kLaunchOverlapAttr, kPrefetchAttr, kProducerAttr})
+      kernel->removeAttr(name);
   }
 }
 

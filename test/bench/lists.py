@@ -41,11 +41,11 @@ func.func @main(%do: !q {{nn.name = "do"}}, %q: !q {{nn.name = "q"}}, %k: !k {{n
 
 
 def schedules_of(heads, keys, width):
-    """Lists as they are, and with a producer that gathers rows, for tiles of several sizes."""
+    """Lists whose threads copy, and with a producer that gathers rows, for tiles of several sizes."""
     group = heads // keys
     more = {128: (f"producer = 2, gathered_queries = {48 // group}", f"producer = 2, gathered_queries = {32 // group}", "producer = 1"),
             64: (f"producer = 3, gathered_queries = {32 // group}",) if 32 % group == 0 else ()}
-    return ["form = lists", *(f"form = lists, {text}" for text in ("producer = 2", *more[width]))]
+    return [f"form = lists, {text}" for text in ("selected_keys = 64", "producer = 2", *more[width])]
 
 
 def prepare(args):

@@ -91,15 +91,16 @@ def test_form(number, form):
     check(lambda rng, element: select(rng, element, number, form), ("bf16", "f16", "f32")[number % 3], (form, number))
 
 
-@pytest.mark.parametrize("group, width, length, schedule", [
-    (16, 128, 150, {"gathered_queries": 3}), (6, 64, 200, {}), (8, 64, 130, {"producer": 3, "gathered_queries": 4}), (4, 64, 1100, {})])
-def test_producer_gathers_rows(group, width, length, schedule):
+@pytest.mark.parametrize("group, width, length, schedule, packed", [
+    (16, 128, 150, {"gathered_queries": 3}, 0), (6, 64, 200, {}, 0), (8, 64, 130, {"producer": 3, "gathered_queries": 4}, 0),
+    (4, 64, 1100, {}, 0), (16, 64, 170, {"selected_keys": 64}, 1)])
+def test_producer_gathers_rows(group, width, length, schedule, packed):
     """Gradients of keys and values from lists are those of kernels whose threads copy, in whole blocks and, last, in parts."""
     b = generate.Builder(make_rng("gather", group), "bf16")
     b.batch, b.length = 1, length
     compressed = visibility("compressed", block=32, stride=16)
     g = generate_nsa.Geometry(1, group, width, width, compressed, visibility("selected", block=64, count=4, initial=1, local=1), 5, 1.0)
-    b.program.results = b.op("nsa.attention", **generate_nsa.attention_operands(b, "selected", g, packed=0)[1])[:1]
+    b.program.results = b.op("nsa.attention", **generate_nsa.attention_operands(b, "selected", g, packed=packed)[1])[:1]
     made, execute = b.program, Emulator("sm_90a")
     made.wanted, made.seed = made.reaching(), generate.store(b.rng.standard_normal((1, length, group, width)), "bf16")
     found = []

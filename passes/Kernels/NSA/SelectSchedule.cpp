@@ -109,6 +109,7 @@ selected_key_value_grad
   form = masks, queries = 32, column_parts = 2, min_blocks = 1
   form = masks, queries = 32, column_parts = 4, min_blocks = 1
   form = masks, queries = 16, selected_keys = 16, column_parts = 4, min_blocks = 1
+  producer = 2
   default
   gathered_queries = 16, min_blocks = 1
   gathered_queries = 8
@@ -234,6 +235,35 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
   return forms;
 }
 
+/// Whether dk and dv of lists are faster where a warp of a producer gathers the
+/// queries: it loads each as one box, which takes as long as a larger one.
+/// Measured on an H200, milliseconds of a gated branch without / with it; other
+/// lengths and trained selections are alike (docs/performance.md):
+///
+///   width  group  tokens     bytes of a query  dk and dv
+///   128    16     8,192      4,096             1.07 / 0.98
+///          8      2 x 8,192  2,048             1.131 / 1.027
+///          6      2 x 8,192  1,536             0.472 / 0.460
+///          4      2 x 8,192  1,024             1.129 / 1.274
+///   64     8      32,768     1,024             1.362 / 1.335
+///          6      2 x 8,192  768               0.276 / 0.296
+///
+/// Boxes have rows of 128 bytes, tiles have whole queries, and no more than two
+/// programs of a multiprocessor have registers for.
+static bool isFasterWithProducer(const SelectedAttention &selected,
+                                 MachineAttr machine) {
+  const AttentionShape &shape = selected.shape;
+  constexpr int64_t leastBytes = 2048, boxWidth = 64, mostWidth = 256;
+  int64_t bytes = shape.group() * std::min(shape.keyWidth, shape.valueWidth) *
+                  shape.elementBits / 8;
+  return shape.elementBits == 16 && bytes >= leastBytes &&
+         selected.ownKeyTile == machine.getWarpgroupRows() &&
+         selected.gatherRows == selected.gatherTile * shape.group() &&
+         selected.gatherRows <= machine.getWarpgroupRows() &&
+         shape.keyWidth % boxWidth == 0 && shape.valueWidth % boxWidth == 0 &&
+         shape.keyWidth + shape.valueWidth <= mostWidth;
+}
+
 bool nsa::gathersQueries(AttentionOp op) {
   constexpr auto kernel = AttentionKernel::SelectedForward;
   MachineAttr machine = MachineAttr::of(op);
@@ -266,7 +296,8 @@ private:
   void addAttention(AttentionOp op);
   void addGradients(AttentionBackwardOp op);
   void add(Kernel kernel, const AttentionShape &shape,
-           SelectionForm form = SelectionForm::Lists, int64_t gathered = 0);
+           SelectionForm form = SelectionForm::Lists, int64_t gathered = 0,
+           bool hasProducer = false);
   SelectionForm addSelected(Kernel kernel, const SelectedAttention &selected,
                             SelectionForm form);
   ArrayAttr getGiven(Kernel kernel) const;
@@ -323,6 +354,14 @@ static ScheduleAttr fitTo(ScheduleAttr row, int64_t group, int64_t gathered,
                            row.getProducer(), row.getSpills());
 }
 
+/// Whether a user says nothing but the form, so that the rest is chosen.
+static bool saysOnly(ArrayAttr given, SelectionForm form) {
+  std::string text =
+      ("#nsa.schedule<form = " + stringifySelectionForm(form) + ">").str();
+  return given.size() == 1 &&
+         given[0] == parseAttribute(text, given.getContext());
+}
+
 /// What a user says of a kernel, or null.
 ArrayAttr SelectSchedule::getGiven(Kernel kernel) const {
   StringRef name = stringifyAttentionKernel(kernel);
@@ -353,24 +392,25 @@ SelectionForm SelectSchedule::addSelected(Kernel kernel,
   add(kernel, selected.shape, form,
       form == SelectionForm::Gathered
           ? GatheredAttention::getMostQueries(selected)
-          : 0);
+          : 0,
+      isFasterWithProducer(selected, machine));
   return form;
 }
 
 void SelectSchedule::add(Kernel kernel, const AttentionShape &shape,
-                         SelectionForm form, int64_t gathered) {
+                         SelectionForm form, int64_t gathered,
+                         bool hasProducer) {
   ArrayAttr given = getGiven(kernel);
+  if (given && !saysOnly(given, form))
+    return;
   // What belongs to rows has the tiles of lists.
   Kernel own = kernel == Kernel::QueryRows ? Kernel::SelectedQueryGrad : kernel;
   SmallVector<Attribute> list;
   for (const Row &row : rows) {
     if (row.kernel != own || row.schedule.getForm() != form ||
-        std::max(shape.keyWidth, shape.valueWidth) < row.narrowest)
+        std::max(shape.keyWidth, shape.valueWidth) < row.narrowest ||
+        (row.schedule.getProducer() != 0 && !hasProducer))
       continue;
-    // The first row says nothing but the form, as a user may.
-    if (list.empty() && given &&
-        (given.size() != 1 || given[0] != row.schedule))
-      return;
     list.push_back(fitTo(row.schedule, shape.group(), gathered, machine));
   }
   lists.set(stringifyAttentionKernel(kernel),

@@ -3,9 +3,10 @@
 # spills $SPILLS bytes (only $SPILLING, if that names one) and, with $SERIALISED,
 # a code such as C7510, of one whose wgmma are serialized. With
 # $LIMITED only kernels spill that may not have all registers, with $THREADS only
-# kernels of more threads. Calls are added to the file $CALLS, with the limits of
+# kernels of more threads. With two blocks of a multiprocessor at once threads have as
+# many registers as they may. Calls are added to the file $CALLS, with the limits of
 # registers.
-[ "$1" = --version ] && exec echo "stand-in, release 1 $SPILLS $SPILLING $SERIALISED $LIMITED $THREADS"
+[ "$1" = --version ] && exec echo "stand-in, release 2 $SPILLS $SPILLING $SERIALISED $LIMITED $THREADS"
 while [ $# -gt 1 ]; do
   [ "$1" = -o ] && echo cubin > "$2"
   shift
@@ -14,11 +15,12 @@ if [ -n "$CALLS" ]; then
   echo "call" >> "$CALLS"
   sed -n 's/^\.maxnreg /limit /p' "$1" | sort -u >> "$CALLS"
 fi
-awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name); limit = "none" }
+awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name); limit = "none"; used = 40 }
      /^\.maxnreg/ { limit = $2 }
      /^\.reqntid/ { threads = $2 + 0 }
-     /^{/ && name != "" { print name, limit, threads; name = "" }' "$1" |
-while read -r name limit threads; do
+     /^\.minnctapersm 2/ { used = 65536 / 2 / threads }
+     /^{/ && name != "" { print name, limit, threads, used; name = "" }' "$1" |
+while read -r name limit threads used; do
   spills=${SPILLS:-0}
   [ -z "$THREADS" ] || [ "$threads" -gt "$THREADS" ] || spills=0
   if [ -n "$LIMITED" ]; then
@@ -28,7 +30,7 @@ while read -r name limit threads; do
   echo "ptxas info    : Compiling entry function '$name' for 'sm_90a'"
   echo "ptxas info    : Function properties for $name"
   echo "    8 bytes stack frame, $spills bytes spill stores, 0 bytes spill loads"
-  echo "ptxas info    : Used 40 registers, used 1 barriers"
+  echo "ptxas info    : Used $used registers, used 1 barriers"
   if [ -n "$SERIALISED" ]; then
     echo "ptxas info    : ($SERIALISED) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline in function '$name'"
   fi
