@@ -320,11 +320,13 @@ def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
 }
 
 def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
-    (ins Optional<I1>:$condition, UnitAttr:$copies),
-    "(`if` $condition^)? (`copies` $copies^)?"> {
+    (ins Optional<I1>:$condition, UnitAttr:$copies, UnitAttr:$each),
+    "(`if` $condition^)? (`copies` $copies^)? (`each` $each^)?"> {
   let summary = "consumer release: a warp has read a stage";
   let description = [{
     One thread arrives for the warp once all have read, if the condition holds.
+    With `each` every thread arrives, where a producer's threads copy to the stage:
+    racecheck orders these copies after what a thread read before its own arrival.
     With `copies` each thread of a producer's warp arrives when what it copies
     has arrived.
 

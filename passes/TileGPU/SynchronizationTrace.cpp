@@ -360,7 +360,9 @@ void Tracer::visit(Operation *op) {
         Value condition = arrive.getCondition();
         if (!condition || getOr(condition, 1) != 0)
           add(Kind::Arrive, op,
-              arrive.getCopies() ? 32 : getThreads(kernel) / 32)
+              arrive.getCopies()
+                  ? 32
+                  : getThreads(kernel) / (arrive.getEach() ? 1 : 32))
               .mbarrier = getAddress(arrive);
       })
       .Case([&](AnyOp) { add(Kind::Barrier, op); })

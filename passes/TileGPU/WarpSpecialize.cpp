@@ -132,7 +132,7 @@ void Specializer::makeBarriers() {
     return barriers;
   };
   full = make(pipeline.getStages(), gathers ? 1 + kWarp : 1);
-  empty = make(pipeline.getStages(), threads / 32);
+  empty = make(pipeline.getStages(), gathers ? threads : threads / kWarp);
   if (!plan.stationary.empty())
     kept = make(int64_t(plan.stationary.size()), 1);
   MBarrierInitOp::create(b, full, empty, kept);
@@ -382,7 +382,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     isLater = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                     own.getInductionVar(), own.getLowerBound());
   MBarrierArriveOp::create(b, empty, delayed.dot ? carried[1] : turn.stage,
-                           isLater);
+                           isLater, /*copies=*/false, /*each=*/gathers);
   Value stage = turn.stage;
   advance(turn);
   SmallVector<Value> yielded(yield.getOperands());
@@ -409,7 +409,8 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     b.setInsertionPointToStart(branch.thenBlock());
     Value whole =
         makeDot(b, delayed.dot, results[0], sum, getStageBytes(results[1]));
-    MBarrierArriveOp::create(b, empty, results[1], Value());
+    MBarrierArriveOp::create(b, empty, results[1], Value(), /*copies=*/false,
+                             /*each=*/gathers);
     scf::YieldOp::create(b, whole);
     delayed.dot.erase();
   }

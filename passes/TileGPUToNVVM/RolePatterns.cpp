@@ -83,9 +83,10 @@ static void lowerArrive(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
   }
   Value condition = adaptor.getCondition();
   b.ifThen(condition, [&] {
-    NVVM::SyncWarpOp::create(b, b.i32(-1));
+    if (!op.getEach())
+      NVVM::SyncWarpOp::create(b, b.i32(-1));
     Value barrier = mbarrierAddress(b, op.getBarriers(), adaptor.getIndex());
-    b.ifThen(b.less(b.place().lane, 1), [&] {
+    b.ifThen(op.getEach() ? Value() : b.less(b.place().lane, 1), [&] {
       NVVM::MBarrierArriveOp::create(b, TypeRange(b.getI64Type()), barrier,
                                      Value());
     });

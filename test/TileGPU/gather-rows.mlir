@@ -30,7 +30,7 @@
 // CHECK-SAME: #rt.tensor_map<argument = 1, element = bf16, extents = array<i64: 64, 8, 100>, strides = array<i64: 128, 1024>, box = array<i64: 64, 4, 1>, swizzle = 128>]
 // CHECK: scf.if
 // CHECK: %[[FULL:[^ ]*]] = tile_gpu.mbarriers arrivals 33 at {{.*}} : !tile_gpu.mbarriers<6>
-// CHECK: %[[EMPTY:[^ ]*]] = tile_gpu.mbarriers arrivals 4 at
+// CHECK: %[[EMPTY:[^ ]*]] = tile_gpu.mbarriers arrivals 128 at
 // CHECK: %[[KEPT:[^ ]*]] = tile_gpu.mbarriers arrivals 1 at
 // CHECK: tile_gpu.warp_specialize blocks 2 launch 128 registers [32, 224] producer warp {
 // CHECK: tile_gpu.mbarrier_expect %[[KEPT]][%{{.*}}] bytes 8192 elect
@@ -53,7 +53,7 @@
 // CHECK: } consumer {
 // CHECK: tile_gpu.mbarrier_wait %[[KEPT]]
 // CHECK: tile_gpu.mbarrier_wait %[[FULL]]
-// CHECK: tile_gpu.mbarrier_arrive %[[EMPTY]]
+// CHECK: tile_gpu.mbarrier_arrive %[[EMPTY]][%{{.*}}] each
 
 // A warp of the producer. Lanes without a group have its last one, and load
 // nothing; each copies an element of the line.
