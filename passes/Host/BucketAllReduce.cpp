@@ -54,7 +54,7 @@ private:
   void collect(rt::EntryOp entry);
   bool mustJoin(const Bucket &bucket, rt::TensorOp tensor);
   bool mayJoin(const Bucket &bucket, rt::TensorOp tensor,
-               const Reductions &reductions, uint64_t left);
+               const Reductions &reductions);
   void merge(const Bucket &bucket);
 
   DenseMap<StringAttr, Reductions> reductionsOf;
@@ -139,21 +139,14 @@ bool BucketAllReducePass::mustJoin(const Bucket &bucket, rt::TensorOp tensor) {
 /// empty one.
 static constexpr uint64_t kSmallShare = 32;
 
-/// The share of a full bucket that the last ones of backward may have, in all
-/// one bucket: what completes the last one is followed by little that hides
-/// its reduction.
-static constexpr uint64_t kLastShare = 4;
-
 /// Whether the tensor, which lies just before the bucket's, is complete
 /// early enough for all of them, and no earlier than those, so that it need not
-/// wait for them; waiting does not matter to what is small. So many bytes are
-/// `left` with this tensor.
+/// wait for them; waiting does not matter to what is small.
 bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
-                                  const Reductions &reductions, uint64_t left) {
+                                  const Reductions &reductions) {
   uint64_t bytes = rt::getByteSize(tensor.getMemoryType());
-  uint64_t full = uint64_t(bucketMiB) << 20;
-  uint64_t limit = left > full ? full : full / kLastShare;
-  bool isSmall = bucket.bytes + bytes <= full / kSmallShare;
+  uint64_t limit = uint64_t(bucketMiB) << 20;
+  bool isSmall = bucket.bytes + bytes <= limit / kSmallShare;
   rt::TensorOp next = bucket.tensors.back();
   bool isForced = mustJoin(bucket, tensor);
   if ((bucket.bytes + bytes > limit && !isForced) ||
@@ -233,10 +226,6 @@ void BucketAllReducePass::runOnOperation() {
   bool adjacent = false;
   SmallVector<rt::TensorOp> order =
       getMemoryOrder(tensors, getFlatViews(getOperation()));
-  uint64_t left = 0;
-  for (rt::TensorOp tensor : order)
-    if (reductionsOf.contains(tensor.getSymNameAttr()))
-      left += rt::getByteSize(tensor.getMemoryType());
   for (rt::TensorOp tensor : llvm::reverse(order)) {
     auto found = reductionsOf.find(tensor.getSymNameAttr());
     if (found == reductionsOf.end()) {
@@ -244,14 +233,12 @@ void BucketAllReducePass::runOnOperation() {
       continue;
     }
     const Reductions &reductions = found->second;
-    if (!adjacent || !mayJoin(buckets.back(), tensor, reductions, left))
+    if (!adjacent || !mayJoin(buckets.back(), tensor, reductions))
       buckets.emplace_back();
     adjacent = true;
     Bucket &bucket = buckets.back();
     bucket.tensors.push_back(tensor);
-    uint64_t bytes = rt::getByteSize(tensor.getMemoryType());
-    bucket.bytes += bytes;
-    left -= bytes;
+    bucket.bytes += rt::getByteSize(tensor.getMemoryType());
     for (auto &[entry, reduction] : reductions) {
       auto [times, isNew] =
           bucket.times.insert({entry, {reduction.ready, reduction.need}});

@@ -96,10 +96,9 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
     of an `rt.flat_view`, a bucket, in which the commands of backward have written them:
     nothing is copied. From the end of memory to its beginning, which is the
     order in which backward completes gradients, a tensor joins the bucket of
-    the next one unless the bucket would grow beyond `bucket-mib`, of the last
-    `bucket-mib` of backward beyond a quarter of that, or the
+    the next one unless the bucket would grow beyond `bucket-mib`, or the
     tensor is complete before the others are and the bucket would be larger than
-    1/32 of it. Buckets are the same in all entries, and so are the sums.
+    1/32 of that. Buckets are the same in all entries, and so are the sums.
 
     Example:
 
