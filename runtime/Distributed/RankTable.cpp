@@ -163,14 +163,20 @@ std::string RankTable::status() const {
 }
 
 std::string RankTable::missingFrom(const std::string &exchange) const {
-  std::string text;
+  std::string text, frozen;
   bool isComplete = true;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    isComplete &= ranks[rank].presence != State::Absent;
-    if (ranks[rank].lastExchange != exchange)
-      addRank(text, rank) +=
-          " did not come, last seen " + describe(ranks[rank]);
+    const State &state = ranks[rank];
+    isComplete &= state.presence != State::Absent;
+    if (state.lastExchange == exchange)
+      continue;
+    addRank(text, rank) += " did not come, last seen " + describe(state);
+    if (state.silentMilliseconds)
+      addRank(frozen, rank) += " did not come, last seen " + describe(state);
   }
+  // Others may wait for those that do not answer, in a reduction.
+  if (!frozen.empty())
+    return frozen;
   if (text.empty())
     return status();
   if (!isComplete && !lastRefusal.empty())

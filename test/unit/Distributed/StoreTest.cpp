@@ -132,6 +132,30 @@ TEST_F(StoreTest, FrozenRank_IsNotWaitedForLonger) {
   ::waitpid(frozen, nullptr, 0);
 }
 
+// In a reduction, for example.
+TEST_F(StoreTest, RankWaitsForFrozenOne_IsNotBlamed) {
+  serve(3);
+  pid_t frozen = ::fork();
+  if (frozen == 0) {
+    auto client = connect(1, 3);
+    if (client && (*client)->exchange("start", "", patient))
+      ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  inThreads(2, [&](int number) {
+    auto client = connect(2 * number, 3);
+    ASSERT_TRUE(client.ok());
+    ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+    if (number == 1)
+      return std::this_thread::sleep_for(Milliseconds(3000));
+    auto all = (*client)->exchange("step 2", "", Milliseconds(2000));
+    EXPECT_TRUE(failsWith(all, "rank 1 did not come"));
+    EXPECT_FALSE(contains(messageOf(all), "rank 2"));
+  });
+  ::kill(frozen, SIGKILL);
+  ::waitpid(frozen, nullptr, 0);
+}
+
 TEST_F(StoreTest, RankLost_IsNamedAtOnce) {
   auto begin = std::chrono::steady_clock::now();
   inThreeRanks([&](int rank, StoreClient &client) {
