@@ -263,7 +263,7 @@ Results nsa::cuda::lowerSortInThreads(SortOp op, TileReader &in) {
   SmallVector<Value> input = in.registersOf(op.getInput()), results;
   size_t cols = size_t(layout.cols), length = llvm::bit_ceil(cols);
   for (size_t r = 0; r < size_t(layout.rowCount()); ++r) {
-    SmallVector<Value> row(ArrayRef(input).slice(r * cols, cols));
+    SmallVector<Value> row(ArrayRef<Value>(input).slice(r * cols, cols));
     row.resize(length, b.i32(-1));
     sortAll(length, [&](size_t i, size_t j) {
       Value first = row[i], second = row[j];
