@@ -163,20 +163,21 @@ std::string RankTable::status() const {
 }
 
 std::string RankTable::missingFrom(const std::string &exchange) const {
-  std::string text, frozen;
+  auto isFrozen = [&](const State &state) {
+    return state.silentMilliseconds && state.lastExchange != exchange;
+  };
+  bool isWaitedFor = std::any_of(ranks.begin(), ranks.end(), isFrozen);
+  std::string text;
   bool isComplete = true;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const State &state = ranks[rank];
     isComplete &= state.presence != State::Absent;
-    if (state.lastExchange == exchange)
-      continue;
-    addRank(text, rank) += " did not come, last seen " + describe(state);
-    if (state.silentMilliseconds)
-      addRank(frozen, rank) += " did not come, last seen " + describe(state);
+    // One that answers may wait for one that does not, in a reduction.
+    bool mayWait = isWaitedFor && state.presence == State::Present &&
+                   !state.silentMilliseconds;
+    if (state.lastExchange != exchange && !mayWait)
+      addRank(text, rank) += " did not come, last seen " + describe(state);
   }
-  // Others may wait for those that do not answer, in a reduction.
-  if (!frozen.empty())
-    return frozen;
   if (text.empty())
     return status();
   if (!isComplete && !lastRefusal.empty())

@@ -43,6 +43,23 @@ protected:
       body(rank, **client);
     });
   }
+  /// Rank 1 in a process that stops once it has come, and met the others.
+  struct FrozenRank {
+    FrozenRank(StoreTest &test, int size, bool meets = true)
+        : process(::fork()) {
+      if (process != 0)
+        return;
+      auto client = test.connect(1, size);
+      if (client && (!meets || (*client)->exchange("start", "", patient)))
+        ::raise(SIGSTOP);
+      ::_exit(0);
+    }
+    ~FrozenRank() {
+      ::kill(process, SIGKILL);
+      ::waitpid(process, nullptr, 0);
+    }
+    pid_t process;
+  };
   std::unique_ptr<StoreServer> server;
   RunIdentity identity;
 };
@@ -114,13 +131,7 @@ TEST_F(StoreTest, RankAtWork_MayBeWaitedForLonger) {
 
 TEST_F(StoreTest, FrozenRank_IsNotWaitedForLonger) {
   serve(2);
-  pid_t frozen = ::fork();
-  if (frozen == 0) {
-    auto client = connect(1, 2);
-    if (client && (*client)->exchange("start", "", patient))
-      ::raise(SIGSTOP);
-    ::_exit(0);
-  }
+  FrozenRank frozen(*this, 2);
   auto client = connect(0, 2);
   ASSERT_TRUE(client.ok());
   ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
@@ -128,20 +139,12 @@ TEST_F(StoreTest, FrozenRank_IsNotWaitedForLonger) {
   auto all = (*client)->exchange("saved", "", Milliseconds(500), patient);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(5000));
   EXPECT_TRUE(failsWith(all, "rank 1 did not come"));
-  ::kill(frozen, SIGKILL);
-  ::waitpid(frozen, nullptr, 0);
 }
 
 // In a reduction, for example.
 TEST_F(StoreTest, RankWaitsForFrozenOne_IsNotBlamed) {
   serve(3);
-  pid_t frozen = ::fork();
-  if (frozen == 0) {
-    auto client = connect(1, 3);
-    if (client && (*client)->exchange("start", "", patient))
-      ::raise(SIGSTOP);
-    ::_exit(0);
-  }
+  FrozenRank frozen(*this, 3);
   inThreads(2, [&](int number) {
     auto client = connect(2 * number, 3);
     ASSERT_TRUE(client.ok());
@@ -152,8 +155,16 @@ TEST_F(StoreTest, RankWaitsForFrozenOne_IsNotBlamed) {
     EXPECT_TRUE(failsWith(all, "rank 1 did not come"));
     EXPECT_FALSE(contains(messageOf(all), "rank 2"));
   });
-  ::kill(frozen, SIGKILL);
-  ::waitpid(frozen, nullptr, 0);
+}
+
+TEST_F(StoreTest, RankMissingBesideFrozenOne_IsNamed) {
+  serve(3);
+  FrozenRank frozen(*this, 3, /*meets=*/false);
+  auto client = connect(0, 3);
+  ASSERT_TRUE(client.ok());
+  auto all = (*client)->exchange("start", "", Milliseconds(3000));
+  EXPECT_TRUE(failsWith(all, "rank 1 did not come"));
+  EXPECT_TRUE(failsWith(all, "rank 2 did not come"));
 }
 
 TEST_F(StoreTest, RankLost_IsNamedAtOnce) {
