@@ -361,8 +361,8 @@ void Tracer::visit(Operation *op) {
         if (!condition || getOr(condition, 1) != 0)
           add(Kind::Arrive, op,
               arrive.getCopies()
-                  ? 32
-                  : getThreads(kernel) / (arrive.getEach() ? 1 : 32))
+                  ? kWarp
+                  : getThreads(kernel) / (arrive.getEach() ? 1 : kWarp))
               .mbarrier = getAddress(arrive);
       })
       .Case([&](AnyOp) { add(Kind::Barrier, op); })
