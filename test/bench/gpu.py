@@ -36,14 +36,13 @@ STEPS = {
     "llama-32768x1-block": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "block", "runtime.recompute_budget": 38500}),
     "m7c-2048x32-muon": ("m7c_125m", 2048, 32, {"train.optimizer": "muon"}),
 }
-# Dense layers, and the recipe: windows of 64, every fourth layer NSA with shared keys that selects a share of the sequence.
+# Dense layers, and the recipe, which selects a share of the sequence.
 STEPS |= {f"m7c-dense-{length}x{65536 // length}": ("m7c_125m", length, 65536 // length, {"model.attention": "dense"})
           for length in (2048, 8192, 32768, 65536)}
 STEPS |= {
     f"m7c-{share}-{length}x{65536 // length}": (
-        "m7c_125m", length, 65536 // length,
-        {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "nsa.w": 64, "nsa.shared_kv": "true", "nsa.l": l, "nsa.l_sel": block, "nsa.n_sel": selected})
-    for share, length, l, block, selected in (
+        "m7c_125m", length, 65536 // length, jobs.recipe(*sizes))
+    for share, length, *sizes in (
         ("quarter", 2048, 16, 32, 16), ("half", 2048, 16, 32, 32), ("quarter", 8192, 16, 32, 64),
         ("quarter", 32768, 32, 64, 128), ("quarter", 65536, 32, 128, 128))
 }

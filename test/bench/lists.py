@@ -97,7 +97,7 @@ def run(args):
     for shape in jobs.chosen([shape for shape in SHAPES if shape + ".0.nsax" in names], args.only):
         h, k, d, b, s = SHAPES[shape]
         own = [name for name in names if name.startswith(shape + ".")]
-        # About two seconds: a GPU that did nothing before runs at a quarter of its clock.
+        # About two seconds, so that the first runs, at lower clocks, count little.
         repeat = max(15, 2000 * 12 * 64 * 16384 // (h * d * b * s))
         for name, heads in (("do", h), ("q", h), ("o", h), ("k", k), ("v", k)):
             np.save(f"{args.out}/{name}.npy", rng.standard_normal((b, s, heads, d), dtype=np.float32))

@@ -158,12 +158,13 @@ def step(batch, length):
     model = Model().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
     angles = torch.arange(length, device="cuda")[:, None] * 1e4 ** (-torch.arange(0, 64, 2, device="cuda") / 64)
+    cosine, sine = angles.cos().bfloat16(), angles.sin().bfloat16()
     ids = torch.randint(256, (batch, length + 1), device="cuda")
     compiled = torch.compile(model)
 
     def run():
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = compiled(ids, angles.cos().bfloat16(), angles.sin().bfloat16())
+            loss = compiled(ids, cosine, sine)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -49,9 +49,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
 import jobs  # noqa: E402
 
-# configs/m7c_125m.yaml: windows of 64, every fourth layer NSA.
-RECIPE = {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "model.rope_base": 500000, "nsa.l": 16, "nsa.l_sel": 32, "nsa.n_sel": 64,
-          "nsa.w": 64, "nsa.shared_kv": "true"}
+RECIPE = jobs.recipe(16, 32, 64) | {"model.rope_base": 500000}
 # Configuration, tokens of a sequence, sequences of each rank, overrides.
 SPEED = {
     "m7c-2048x32": ("m7c_125m", 2048, 32, {}),

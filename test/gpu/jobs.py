@@ -18,6 +18,12 @@ STEPS_ONLY = {"train.accumulate_grad_batches": 1, "train.eval_every": 0, "train.
               "train.save_minutes": 0, "train.final_eval_batches": 1, "train.sample_bytes": 0}
 
 
+def recipe(block, select_block, count):
+    """The layers of configs/m7c_125m.yaml: windows of 64, every fourth NSA with shared keys, of which `count` blocks are selected."""
+    return {"model.layers": ", ".join(["window:64*3, nsa"] * 3), "nsa.w": 64, "nsa.shared_kv": "true", "nsa.l": block, "nsa.l_sel": select_block,
+            "nsa.n_sel": count}
+
+
 def fail(message):
     sys.exit(f"{os.path.basename(sys.argv[0])}: error: {message}")
 
