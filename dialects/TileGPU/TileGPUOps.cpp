@@ -141,6 +141,17 @@ LogicalResult WarpIfOp::verify() {
   return success();
 }
 
+LogicalResult WarpSpecializeOp::verifyRegions() {
+  WalkResult result = getProducer().walk([&](TmaLoadOp load) -> WalkResult {
+    for (int64_t warp : load.getWarps().value_or(ArrayRef<int64_t>()))
+      if (warp < 0 || uint64_t(warp) >= getWarps().value_or(1))
+        return load.emitOpError("is of warp ")
+               << warp << " of a producer that has " << getWarps().value_or(1);
+    return success();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult WarpSpecializeOp::verify() {
   std::optional<ArrayRef<int64_t>> registers = getRegisters();
   if (registers.has_value() == getLaunchRegisters().has_value() &&

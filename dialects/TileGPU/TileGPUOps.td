@@ -53,9 +53,9 @@ def TileGPU_AsyncCopyOp : Op<TileGPU_Dialect, "async_copy", [
     copies; single elements of 16 bits are loaded and stored.
 
     With `stage`, an offset in bytes, they go to one of several stages of the
-    buffer, in a group that an `async_commit` ends. What the warp of a producer
-    copies `signals` an mbarrier instead, where an `mbarrier_arrive` of `copies`
-    follows.
+    buffer, in a group that an `async_commit` ends. What the first warp of a
+    producer copies `signals` an mbarrier instead, where an `mbarrier_arrive` of
+    `copies` follows.
 
     Example:
 
@@ -309,7 +309,7 @@ def TileGPU_MBarrierExpectOp : TileGPU_MBarrierOp<"mbarrier_expect",
     (ins I64Attr:$bytes, UnitAttr:$elect), "`bytes` $bytes (`elect` $elect^)?"> {
   let summary = "arrive at an mbarrier and expect bytes";
   let description = [{
-    The thread does, or with `elect` the first one of the warp.
+    The thread does, or with `elect` the first one of the producer's warps.
 
     Example:
 
@@ -327,8 +327,8 @@ def TileGPU_MBarrierArriveOp : TileGPU_MBarrierOp<"mbarrier_arrive",
     One thread arrives for the warp once all have read, if the condition holds.
     With `each` every thread arrives, where a producer's threads copy to the stage:
     racecheck orders these copies after what a thread read before its own arrival.
-    With `copies` each thread of a producer's warp arrives when what it copies
-    has arrived.
+    With `copies` each thread of a producer's first warp arrives when what it
+    copies has arrived.
 
     Example:
 
@@ -346,7 +346,8 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
     mbarrier. `evict_last` is the L2 eviction policy.
 
     With `rows` a box has so many rows of the tile: the lanes of a warp gather
-    one each, from coordinates of their own.
+    one each, from coordinates of their own. Where the producer has several,
+    `warps` names the one that loads the boxes of each swizzle atom column.
 
     Example:
 
@@ -359,11 +360,12 @@ def TileGPU_TmaLoadOp : Op<TileGPU_Dialect, "tma_load", [AttrSizedOperandSegment
                        Arg<TileGPU_MemDescType, "", [MemWrite]>:$buffer,
                        Optional<I32>:$stage, TileGPU_MBarriersType:$barriers,
                        I32:$index, UnitAttr:$evict_last,
-                       OptionalAttr<I64Attr>:$rows);
+                       OptionalAttr<I64Attr>:$rows,
+                       OptionalAttr<DenseI64ArrayAttr>:$warps);
   let assemblyFormat = [{
     `map` $map `[` $start `]` `to` $buffer (`stage` $stage^)? `signals`
     $barriers `[` $index `]` (`evict_last` $evict_last^)? (`rows` $rows^)?
-    attr-dict `:` qualified(type($buffer)) `,`
+    (`warps` $warps^)? attr-dict `:` qualified(type($buffer)) `,`
     qualified(type($barriers))
   }];
 }
@@ -406,8 +408,8 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
     NoTerminator, NoRegionArguments, SingleBlock]> {
   let summary = "roles of the producer and the consumer warpgroups";
   let description = [{
-    A thread of the producer runs the first region, with `warp` all of its first
-    warp, and all threads of the others the second one; `blocks` are to run on a
+    A thread of the producer runs the first region, with `warps` all of so many
+    of its warps, and all threads of the others the second one; `blocks` are to run on a
     multiprocessor at once. With register
     reallocation, a thread has `launch` registers at launch, then those of its
     role.
@@ -424,13 +426,14 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
   }];
   let arguments = (ins I64Attr:$blocks, OptionalAttr<I64Attr>:$launch_registers,
                        OptionalAttr<DenseI64ArrayAttr>:$registers,
-                       UnitAttr:$warp);
+                       OptionalAttr<I64Attr>:$warps);
   let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumer);
   let assemblyFormat = [{
     `blocks` $blocks (`launch` $launch_registers^ `registers` $registers)?
-    `producer` (`warp` $warp^)? $producer `consumer` $consumer attr-dict
+    `producer` (`warps` $warps^)? $producer `consumer` $consumer attr-dict
   }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -194,11 +194,21 @@ bool nsa::cuda::asksToGather(KernelOp kernel) {
   return bool(kernel->getAttrOfType<IntegerAttr>(kProducerAttr));
 }
 
-bool ProducerPlan::gathers() const {
-  return llvm::any_of(loops, [](const auto &loop) {
-    return llvm::any_of(loop.second,
-                        [](const TensorCopy &copy) { return copy.rows != 0; });
-  });
+/// Measured on an H200, where a warp takes some 40 ns for each box: four take
+/// 0.48 of the time of one where a stage has 128 boxes, 0.92 to 0.96 where it
+/// has 32, 0.95 to 1.01 where it has 16, and 1.03 where it has 8.
+int64_t ProducerPlan::countWarps() const {
+  constexpr int64_t mostOfWarp = 16;
+  int64_t most = 0;
+  for (const auto &loop : loops) {
+    int64_t boxes = 0;
+    for (const TensorCopy &copy : loop.second)
+      if (copy.rows != 0)
+        boxes += copy.columns * cast<TileType>(copy.access.type).getRows() /
+                 copy.rows;
+    most = std::max(most, boxes);
+  }
+  return most > mostOfWarp ? kProducerThreads / kWarp : most != 0;
 }
 
 //===----------------------------------------------------------------------===//
@@ -251,8 +261,8 @@ static std::optional<TensorCopy> findTensorCopy(const ReadAccess &access) {
       b.getDenseI64ArrayAttr(*extents), box->swizzle);
   // A line is one box.
   int64_t boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
-  return TensorCopy{access, map, start, boxes * box->rows * box->cols * bytes,
-                    rows};
+  return TensorCopy{access, map,  start, boxes * box->rows * box->cols * bytes,
+                    rows,   boxes};
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,6 +25,8 @@ struct TensorCopy {
   /// Rows of a box of a tile that is gathered, of which `start` has tiles; 0 of
   /// others.
   int64_t rows = 0;
+  /// Swizzle atom columns, which have boxes of their own.
+  int64_t columns = 1;
   /// Its offset in a stage, and the number of its tensor map.
   int64_t offset = 0;
   size_t mapNumber = 0;
@@ -48,8 +50,9 @@ struct ProducerPlan {
   int64_t stageBytes = 0, depth = 0, blocks = 1;
 
   bool empty() const { return loops.empty(); }
-  /// Whether the producer is a warp, whose lanes gather rows.
-  bool gathers() const;
+  /// How many warps of the producer have lanes that gather rows; 0 if it is a
+  /// thread.
+  int64_t countWarps() const;
 };
 
 /// Whether the kernel asks for a producer that gathers.

@@ -84,7 +84,7 @@ private:
                                Value iteration);
   void produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn);
   void load(const TensorCopy &copy, IRMapping &mapping, Value barrier,
-            Value index, Value stage);
+            Value index, Value stage, int64_t column = 0);
   // The consumers.
   void consume(Block &block, Turn &turn);
   void consumeLoop(scf::ForOp loop, Turn &turn);
@@ -99,8 +99,8 @@ private:
   int64_t threads;
   ThreadBuilder b;
   Value full, empty, kept;
-  /// Whether the producer is a warp that gathers rows.
-  bool gathers = false;
+  /// Of the producer, if it gathers rows.
+  int64_t warps = 0;
 };
 } // namespace
 
@@ -112,7 +112,7 @@ Specializer::Specializer(KernelOp kernel)
   if (!plan.empty())
     pipeline =
         plan.loops.front().first->getAttrOfType<PipelineAttr>(kPipelineAttr);
-  gathers = plan.gathers();
+  warps = plan.countWarps();
 }
 
 //===----------------------------------------------------------------------===//
@@ -121,7 +121,7 @@ Specializer::Specializer(KernelOp kernel)
 
 /// "Empty" lie after "full", and those of tiles that are loaded once after
 /// them. Of tiles that arrive, the producer arrives, and with lines of gathered
-/// rows each of its lanes; of stages that are free, each warp.
+/// rows each lane of its first warp; of stages that are free, each warp.
 void Specializer::makeBarriers() {
   int64_t offset = roles.getBarriers();
   auto make = [&](int64_t count, int64_t arrivals) -> Value {
@@ -131,8 +131,8 @@ void Specializer::makeBarriers() {
     offset += count * kMBarrierBytes;
     return barriers;
   };
-  full = make(pipeline.getStages(), gathers ? 1 + kWarp : 1);
-  empty = make(pipeline.getStages(), gathers ? threads : threads / kWarp);
+  full = make(pipeline.getStages(), warps ? 1 + kWarp : 1);
+  empty = make(pipeline.getStages(), warps ? threads : threads / kWarp);
   if (!plan.stationary.empty())
     kept = make(int64_t(plan.stationary.size()), 1);
   MBarrierInitOp::create(b, full, empty, kept);
@@ -151,8 +151,10 @@ void Specializer::advance(Turn &turn) {
 
 /// Issues the load of a tile, to one of several stages or to its only one.
 /// Other programs load the tiles of loops too, so these get an evict_last hint.
+/// Warps of a producer take columns of boxes in turns, the first one `column`.
 void Specializer::load(const TensorCopy &copy, IRMapping &mapping,
-                       Value barrier, Value index, Value stage) {
+                       Value barrier, Value index, Value stage,
+                       int64_t column) {
   SmallVector<Value> start =
       llvm::map_to_vector(copy.start, [&](Value coordinate) -> Value {
         Value own = mapping.lookupOrDefault(coordinate);
@@ -168,14 +170,20 @@ void Specializer::load(const TensorCopy &copy, IRMapping &mapping,
     return;
   }
   IntegerAttr rows;
-  if (gathers)
+  DenseI64ArrayAttr ofColumns;
+  if (warps)
     // Of a tile that is not gathered, one lane loads all.
     rows = b.getI64IntegerAttr(
         copy.rows
             ? copy.rows
             : cast<MemDescType>(copy.access.target.getType()).getShape()[0]);
+  if (warps > 1)
+    ofColumns = b.getDenseI64ArrayAttr(
+        llvm::map_to_vector(llvm::seq(column, column + copy.columns),
+                            [&](int64_t k) { return k % warps; }));
   TmaLoadOp::create(b, uint64_t(copy.mapNumber), start, copy.access.target,
-                    stage, barrier, index, /*evict_last=*/bool(stage), rows);
+                    stage, barrier, index, /*evict_last=*/bool(stage), rows,
+                    ofColumns);
 }
 
 /// The loads of a loop that say which rows to gather, as many as there are
@@ -242,11 +250,14 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
     int64_t bytes = 0;
     for (const TensorCopy &copy : known->second)
       bytes += copy.bytes;
-    MBarrierExpectOp::create(b, full, turn.stage, uint64_t(bytes), gathers);
+    MBarrierExpectOp::create(b, full, turn.stage, uint64_t(bytes), warps != 0);
     Value stage = getStageBytes(turn.stage);
-    for (const TensorCopy &copy : known->second)
-      load(copy, mapping, full, turn.stage, stage);
-    if (gathers)
+    int64_t column = 0;
+    for (const TensorCopy &copy : known->second) {
+      load(copy, mapping, full, turn.stage, stage, column);
+      column += copy.map ? copy.columns : 0;
+    }
+    if (warps)
       MBarrierArriveOp::create(b, full, turn.stage, Value(), /*copies=*/true);
     advance(turn);
   }
@@ -268,7 +279,8 @@ void Specializer::produce(Block &block, IRMapping &mapping, Turn &turn) {
     for (auto [k, copy] : llvm::enumerate(plan.stationary))
       if (copy.access.op == &op) {
         Value index = b.i32(int64_t(k));
-        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.bytes), gathers);
+        MBarrierExpectOp::create(b, kept, index, uint64_t(copy.bytes),
+                                 warps != 0);
         load(copy, mapping, kept, index, /*stage=*/{});
       }
   }
@@ -382,7 +394,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     isLater = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                     own.getInductionVar(), own.getLowerBound());
   MBarrierArriveOp::create(b, empty, delayed.dot ? carried[1] : turn.stage,
-                           isLater, /*copies=*/false, /*each=*/gathers);
+                           isLater, /*copies=*/false, /*each=*/warps != 0);
   Value stage = turn.stage;
   advance(turn);
   SmallVector<Value> yielded(yield.getOperands());
@@ -410,7 +422,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     Value whole =
         makeDot(b, delayed.dot, results[0], sum, getStageBytes(results[1]));
     MBarrierArriveOp::create(b, empty, results[1], Value(), /*copies=*/false,
-                             /*each=*/gathers);
+                             /*each=*/warps != 0);
     scf::YieldOp::create(b, whole);
     delayed.dot.erase();
   }
@@ -467,7 +479,7 @@ LogicalResult Specializer::run() {
     return failure();
   Block &block = getBlockOfRoles(kernel);
   moveBuffers(plan, block);
-  int64_t ofProducer = gathers ? gatherRegisters : producerRegisters;
+  int64_t ofProducer = warps ? gatherRegisters : producerRegisters;
   auto [atLaunch, ofConsumers] =
       shareRegisters(threads, roles.getBlocks(), ofProducer);
   b.setInsertionPoint(block.getTerminator());
@@ -475,7 +487,9 @@ LogicalResult Specializer::run() {
   auto roleOp = WarpSpecializeOp::create(b, uint64_t(roles.getBlocks()),
                                          /*launch_registers=*/IntegerAttr(),
                                          /*registers=*/DenseI64ArrayAttr(),
-                                         /*warp=*/gathers);
+                                         /*warps=*/IntegerAttr());
+  if (warps)
+    roleOp.setWarps(uint64_t(warps));
   if (ofConsumers > atLaunch) {
     roleOp.setLaunchRegisters(uint64_t(atLaunch));
     roleOp.setRegisters(ArrayRef<int64_t>{ofProducer, ofConsumers});

@@ -153,17 +153,19 @@ static void copyElements(TileReader &in, tile_gpu::AsyncCopyOp op,
 //===----------------------------------------------------------------------===//
 
 /// Runs a body for the pieces of a line, on the threads of the block or on the
-/// lanes of a producer's warp. These stay together for shuffles: beyond the end
-/// they repeat the last piece.
+/// lanes of a producer's first warp. These stay together for shuffles: beyond
+/// the end they repeat the last piece.
 static void forLinePieces(ThreadBuilder &b, tile_gpu::AsyncCopyOp op,
                           int64_t pieces,
                           function_ref<void(Value, Value)> body) {
   if (!op.getBarriers())
     return forPieces(b, pieces, pieces, body);
-  for (int64_t done = 0; done < pieces; done += kWarp) {
-    Value piece = b.add(b.place().lane, done);
-    body({}, done + kWarp > pieces ? b.clamp(piece, pieces) : piece);
-  }
+  b.ifThen(b.less(b.warpOfGroup(), 1), [&] {
+    for (int64_t done = 0; done < pieces; done += kWarp) {
+      Value piece = b.add(b.place().lane, done);
+      body({}, done + kWarp > pieces ? b.clamp(piece, pieces) : piece);
+    }
+  });
 }
 
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.

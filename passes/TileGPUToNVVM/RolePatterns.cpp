@@ -64,7 +64,10 @@ static void lowerWait(MBarrierWaitOp op, MBarrierWaitOp::Adaptor adaptor,
 /// Says how many bytes are going to arrive.
 static void lowerExpect(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
                         ThreadBuilder &b) {
-  b.ifThen(op.getElect() ? b.less(b.place().lane, 1) : Value(), [&] {
+  Value isFirst;
+  if (op.getElect())
+    isFirst = b.both(b.less(b.place().lane, 1), b.less(b.warpOfGroup(), 1));
+  b.ifThen(isFirst, [&] {
     NVVM::MBarrierArriveExpectTxOp::create(
         b, /*res=*/Type(),
         mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
@@ -75,12 +78,12 @@ static void lowerExpect(MBarrierExpectOp op, MBarrierExpectOp::Adaptor adaptor,
 
 static void lowerArrive(MBarrierArriveOp op, MBarrierArriveOp::Adaptor adaptor,
                         ThreadBuilder &b) {
-  if (op.getCopies()) {
-    NVVM::CpAsyncMBarrierArriveOp::create(
-        b, mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
-        /*noinc=*/true);
-    return;
-  }
+  if (op.getCopies())
+    return b.ifThen(b.less(b.warpOfGroup(), 1), [&] {
+      NVVM::CpAsyncMBarrierArriveOp::create(
+          b, mbarrierAddress(b, op.getBarriers(), adaptor.getIndex()),
+          /*noinc=*/true);
+    });
   Value condition = adaptor.getCondition();
   b.ifThen(condition, [&] {
     if (!op.getEach())
@@ -149,10 +152,13 @@ static void lowerTmaLoad(TmaLoadOp op, TmaLoadOp::Adaptor adaptor,
         /*l2CacheHint=*/hint, NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
         NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
   };
-  b.ifThen(hasBox, [&] {
-    for (int64_t k = 0; k < elements / boxElements / lanes; ++k)
-      load(k);
-  });
+  std::optional<ArrayRef<int64_t>> warps = op.getWarps();
+  for (int64_t k = 0; k < elements / boxElements / lanes; ++k) {
+    Value condition = hasBox;
+    if (warps)
+      condition = b.both(b.equal(b.warpOfGroup(), (*warps)[k]), hasBox);
+    b.ifThen(condition, [&] { load(k); });
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -185,8 +191,9 @@ static void convertRoles(WarpSpecializeOp op, ThreadBuilder &b,
   };
   b.setInsertionPointToStart(roles.elseBlock());
   takeRegisters(0, NVVM::SetMaxRegisterAction::decrease);
-  Value isProducer = op.getWarp() ? b.equal(warp, threads / 32)
-                                  : b.equal(b.threadId(), threads);
+  Value isProducer = op.getWarps()
+                         ? b.less(warp, threads / 32 + int64_t(*op.getWarps()))
+                         : b.equal(b.threadId(), threads);
   auto one = scf::IfOp::create(b, isProducer, /*withElseRegion=*/false);
   moveTo(op.getProducer(), one.thenBlock());
   b.setInsertionPointToStart(roles.thenBlock());

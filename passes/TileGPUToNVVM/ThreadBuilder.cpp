@@ -328,6 +328,11 @@ ThreadBuilder::Place ThreadBuilder::place() {
   return own;
 }
 
+Value ThreadBuilder::warpOfGroup() {
+  return once("warp of group",
+              [&] { return broadcast(rem(place().warp, warpsOfGroup)); });
+}
+
 Value ThreadBuilder::sharedBase() {
   return once("shared base", [&] {
     return LLVM::AddressOfOp::create(

@@ -89,6 +89,8 @@ public:
     mlir::Value quad, pair;
   };
   Place place();
+  /// The number of the warp in its warpgroup, the same value for its lanes.
+  mlir::Value warpOfGroup();
   /// The block's shared memory, and the scratch in it.
   mlir::Value sharedBase();
   mlir::Value scratchBase();

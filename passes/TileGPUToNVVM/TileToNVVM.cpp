@@ -62,10 +62,16 @@ static LogicalResult verifyLoad(TmaLoadOp load) {
   auto kernel = load->getParentOfType<KernelOp>();
   auto maps = kernel->getAttrOfType<ArrayAttr>(nsa::kTensorMapsAttr);
   size_t count = maps ? maps.size() : 0;
-  if (load.getMap() < count)
+  if (load.getMap() >= count)
+    return load.emitOpError("loads by tensor map ")
+           << load.getMap() << " of a kernel that has " << count;
+  auto map = cast<nsa::rt::TensorMapAttr>(maps[load.getMap()]);
+  int64_t columns =
+      load.getBuffer().getType().getShape()[1] / map.getBox().asArrayRef()[0];
+  if (!load.getWarps() || int64_t(load.getWarps()->size()) == columns)
     return success();
-  return load.emitOpError("loads by tensor map ")
-         << load.getMap() << " of a kernel that has " << count;
+  return load.emitOpError("has warps for ")
+         << load.getWarps()->size() << " of " << columns << " columns of boxes";
 }
 
 static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {

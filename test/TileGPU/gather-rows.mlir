@@ -32,7 +32,7 @@
 // CHECK: %[[FULL:[^ ]*]] = tile_gpu.mbarriers arrivals 33 at {{.*}} : !tile_gpu.mbarriers<6>
 // CHECK: %[[EMPTY:[^ ]*]] = tile_gpu.mbarriers arrivals 128 at
 // CHECK: %[[KEPT:[^ ]*]] = tile_gpu.mbarriers arrivals 1 at
-// CHECK: tile_gpu.warp_specialize blocks 2 launch 128 registers [32, 224] producer warp {
+// CHECK: tile_gpu.warp_specialize blocks 2 launch 128 registers [32, 224] producer warps 1 {
 // CHECK: tile_gpu.mbarrier_expect %[[KEPT]][%{{.*}}] bytes 8192 elect
 // CHECK: tile_gpu.tma_load map 0[{{.*}}] to {{.*}} rows 64
 // CHECK: %[[FIRST:[^ ]*]] = tile_gpu.to_lanes %{{[^ ]*}} group 4 : !tile.tile<32x1xi32

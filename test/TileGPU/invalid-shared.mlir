@@ -36,6 +36,19 @@ tile.kernel private @map(%x: memref<16x16xbf16>)
 
 // -----
 
+tile.kernel private @columns(%x: memref<16x128xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 128 : i32,
+        nsa.tensor_maps = [#rt.tensor_map<argument = 0, element = bf16, extents = array<i64: 128, 16>, strides = array<i64: 256>, box = array<i64: 64, 4>, swizzle = 128>]} {
+  %c0 = arith.constant 0 : i32
+  %b = tile_gpu.mbarriers arrivals 1 at 0 : !tile_gpu.mbarriers<2>
+  %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x128xbf16>
+  // expected-error @below {{has warps for 1 of 2 columns of boxes}}
+  tile_gpu.tma_load map 0[%c0, %c0] to %0 signals %b[%c0] rows 4 warps [0] : !tile_gpu.memdesc<16x128xbf16>, !tile_gpu.mbarriers<2>
+  tile.return
+}
+
+// -----
+
 tile.kernel private @sum(%x: memref<16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 32 : i32} {
   %c0 = arith.constant 0 : index

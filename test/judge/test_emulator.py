@@ -93,7 +93,7 @@ def test_form(number, form):
 
 @pytest.mark.parametrize("group, width, length, schedule, packed", [
     (16, 128, 150, {"gathered_queries": 3}, 0), (6, 64, 200, {}, 0), (8, 64, 130, {"producer": 3, "gathered_queries": 4}, 0),
-    (4, 64, 1100, {}, 0), (16, 64, 170, {"selected_keys": 64}, 1)])
+    (4, 64, 1100, {}, 0), (2, 128, 130, {}, 0), (16, 64, 170, {"selected_keys": 64}, 1)])
 def test_producer_gathers_rows(group, width, length, schedule, packed):
     """Gradients of keys and values from lists are those of kernels whose threads copy, in whole blocks and, last, in parts."""
     b = generate.Builder(make_rng("gather", group), "bf16")

@@ -130,6 +130,19 @@ func.func @registers() {
 
 // -----
 
+func.func @warps(%i: i32) {
+  %0 = tile_gpu.alloc swizzle 128 : !tile_gpu.memdesc<16x64xbf16>
+  %full = tile_gpu.mbarriers arrivals 33 at 0 : !tile_gpu.mbarriers<2>
+  tile_gpu.warp_specialize blocks 1 producer warps 2 {
+    // expected-error@+1 {{'tile_gpu.tma_load' op is of warp 2 of a producer that has 2}}
+    tile_gpu.tma_load map 0[%i, %i] to %0 signals %full[%i] rows 4 warps [2] : !tile_gpu.memdesc<16x64xbf16>, !tile_gpu.mbarriers<2>
+  } consumer {
+  }
+  return
+}
+
+// -----
+
 func.func @swizzled_line() {
   // expected-error@+1 {{'tile_gpu.alloc' op has a swizzle, but holds elements of 'f32'}}
   %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<1x64xf32>
