@@ -235,28 +235,31 @@ static SelectedForms chooseForms(const SelectedAttention &selected,
   return forms;
 }
 
-/// Whether dk and dv of lists are faster where a warp of a producer gathers the
-/// queries: it loads each as one box, which takes as long as a larger one.
-/// Measured on an H200, milliseconds of a gated branch without / with it; other
-/// lengths and trained selections are alike (docs/performance.md):
+/// Whether dk and dv of lists are faster where warps of a producer gather the
+/// queries, each a box of the heads of its group. Measured on an H200,
+/// milliseconds without / with it, without gates; other lengths and trained
+/// selections are alike (docs/performance.md):
 ///
-///   width  group  tokens     bytes of a query  dk and dv
-///   128    16     8,192      4,096             1.07 / 0.98
-///          8      2 x 8,192  2,048             1.131 / 1.027
-///          6      2 x 8,192  1,536             0.472 / 0.460
-///          4      2 x 8,192  1,024             1.129 / 1.274
-///   64     8      32,768     1,024             1.362 / 1.335
-///          6      2 x 8,192  768               0.276 / 0.296
+///   width  group  tokens     dk and dv
+///   128    16     8,192      1.107 / 1.007
+///          8      2 x 8,192  1.094 / 0.976
+///          6      2 x 8,192  0.505 / 0.443
+///          4      2 x 8,192  1.158 / 1.039
+///          3      2 x 8,192  0.980 / 0.860
+///          2      2 x 8,192  0.658 / 0.590
+///   64     16     2 x 8,192  0.645 / 0.594
+///          8      2 x 8,192  0.624 / 0.596
+///          6      2 x 8,192  0.299 / 0.302
+///          4      2 x 8,192  0.639 / 0.656
 ///
 /// Boxes have rows of 128 bytes, tiles have whole queries, and no more than two
 /// programs of a multiprocessor have registers for.
 static bool isFasterWithProducer(const SelectedAttention &selected,
                                  MachineAttr machine) {
   const AttentionShape &shape = selected.shape;
-  constexpr int64_t leastBytes = 2048, boxWidth = 64, mostWidth = 256;
-  int64_t bytes = shape.group() * std::min(shape.keyWidth, shape.valueWidth) *
-                  shape.elementBits / 8;
-  return shape.elementBits == 16 && bytes >= leastBytes &&
+  constexpr int64_t boxWidth = 64, mostWidth = 256;
+  bool isNarrow = std::min(shape.keyWidth, shape.valueWidth) <= boxWidth;
+  return shape.elementBits == 16 && shape.group() >= (isNarrow ? 8 : 2) &&
          selected.ownKeyTile == machine.getWarpgroupRows() &&
          selected.gatherRows == selected.gatherTile * shape.group() &&
          selected.gatherRows <= machine.getWarpgroupRows() &&

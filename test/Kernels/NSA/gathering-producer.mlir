@@ -1,15 +1,25 @@
-// Programs of dk and dv of lists have a warp that gathers queries where these
-// are wide: 16 heads of 128.
+// Programs of dk and dv of lists have a producer that gathers queries: from two
+// heads of 128 and eight of 64 on.
 // RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s
 // RUN: sed '/^module/s/{$/attributes {nsa.schedules = {selected_key_value_grad = [#nsa.schedule<form = lists>]}} {/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s
+// RUN: sed 's/x16x\([18]\)/x2x\1/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s
+// RUN: sed 's/x16x\([18]\)/x8x\1/;s/128xbf16/64xbf16/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s
 // CHECK: selected_key_value_grad = [#nsa.schedule<producer = 2>, #nsa.schedule, #nsa.schedule<gathered_queries = 16, min_blocks = 1>,
 
 // RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=KERNEL
 // KERNEL: tile.kernel {{.*}}@selected_attention_backward_dkdv_{{.*}}nsa.producer = 2 : i64
 
-// Not six heads, single precision, blocks of 32 keys, or widths that are no
-// multiple of a box's, nor where no warpgroups multiply.
-// RUN: sed 's/x16x128x/x6x128x/;s/x16x8192xf32/x6x8192xf32/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
+// Its warps share the boxes of queries where these are many: 8 queries have two
+// columns of boxes, of the gradient and of themselves.
+// RUN: sed 's/x16x\([18]\)/x8x\1/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile --canonicalize --loop-invariant-code-motion --tile-simplify --nsa-assign-layouts=wgmma --tile-gpu-assign-layouts=wgmma --tile-gpu-promote-to-shared --tile-gpu-allocate-shared-memory="wgmma shared-limit=232448" --tile-gpu-warp-specialize | FileCheck %s --check-prefix=WARPS
+// WARPS: tile_gpu.warp_specialize {{.*}} producer warps 4
+// WARPS: tile_gpu.tma_load map 2{{.*}} rows 8 warps [0, 1]
+// WARPS: tile_gpu.tma_load map 3{{.*}} rows 8 warps [2, 3]
+
+// Not six heads of 64, single heads, single precision, blocks of 32 keys, or
+// widths that are no multiple of a box's, nor where no warpgroups multiply.
+// RUN: sed 's/x16x\([18]\)/x6x\1/;s/128xbf16/64xbf16/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
+// RUN: sed 's/x16x\([18]\)/x1x\1/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
 // RUN: sed 's/xbf16/xf32/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
 // RUN: sed 's/block = 64/block = 32/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
 // RUN: sed 's/x128xbf16/x112xbf16/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=NONE
