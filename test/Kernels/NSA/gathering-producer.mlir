@@ -6,6 +6,10 @@
 // RUN: sed 's/x16x\([18]\)/x8x\1/;s/128xbf16/64xbf16/' %s | nsa-opt --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s
 // CHECK: selected_key_value_grad = [#nsa.schedule<producer = 2>, #nsa.schedule, #nsa.schedule<gathered_queries = 16, min_blocks = 1>,
 
+// A value that is spilled costs less than to multiply scores for two parts.
+// RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule | FileCheck %s --check-prefix=SPILLS
+// SPILLS: selected_key_value_grad = {{.*}}, #nsa.schedule<gathered_queries = 8, min_blocks = 1>, #nsa.schedule<gathered_queries = 8, min_blocks = 1, spills = 32>, #nsa.schedule<gathered_queries = 16, column_parts = 2, min_blocks = 1>
+
 // RUN: nsa-opt %s --nsa-set-machine=mma-rows=64 --nsa-select-schedule --nsa-convert-to-tile | FileCheck %s --check-prefix=KERNEL
 // KERNEL: tile.kernel {{.*}}@selected_attention_backward_dkdv_{{.*}}nsa.producer = 2 : i64
 
