@@ -23,8 +23,9 @@ import jobs  # noqa: E402
 
 # heads, key heads, width, sequences, tokens
 SHAPES = {f"{h}x{k}x{d}-{b}x{s}": (h, k, d, b, s) for h, k, d, b, s in (
-    (64, 4, 128, 1, 4096), (64, 4, 128, 1, 8192), (64, 4, 128, 1, 65536), (12, 2, 64, 2, 8192), (12, 2, 64, 1, 32768),
-    (32, 8, 64, 2, 8192), (32, 4, 64, 2, 8192), (32, 4, 128, 2, 8192), (16, 8, 64, 2, 8192), (4, 2, 64, 1, 256))}
+    (64, 4, 128, 1, 4096), (64, 4, 128, 1, 8192), (64, 4, 128, 1, 65536), (64, 8, 128, 2, 8192), (32, 4, 128, 2, 8192),
+    (12, 2, 128, 2, 8192), (32, 8, 128, 2, 8192), (24, 8, 128, 2, 8192), (16, 8, 128, 2, 8192), (12, 2, 64, 2, 8192), (12, 2, 64, 1, 32768),
+    (32, 2, 64, 2, 8192), (32, 8, 64, 2, 8192), (32, 4, 64, 2, 8192), (16, 8, 64, 2, 8192), (4, 2, 64, 1, 256))}
 COUNT, BLOCK = 16, 64
 MODULE = """!q = tensor<{b}x{s}x{h}x{d}xbf16>
 !k = tensor<{b}x{s}x{k}x{d}xbf16>
@@ -43,9 +44,9 @@ func.func @main(%do: !q {{nn.name = "do"}}, %q: !q {{nn.name = "q"}}, %k: !k {{n
 def schedules_of(heads, keys, width):
     """Lists whose threads copy, and with a producer that gathers rows, for tiles of several sizes."""
     group = heads // keys
-    more = {128: (f"producer = 2, gathered_queries = {48 // group}", f"producer = 2, gathered_queries = {32 // group}", "producer = 1"),
-            64: (f"producer = 3, gathered_queries = {32 // group}",) if 32 % group == 0 else ()}
-    return [f"form = lists, {text}" for text in ("selected_keys = 64", "producer = 2", *more[width])]
+    rows, producer, rest = {128: ((48, 32), 2, ["producer = 1"]), 64: ((32,), 3, [])}[width]
+    more = [f"producer = {producer}, gathered_queries = {n // group}" for n in rows if n % group == 0] + rest
+    return [f"form = lists, {text}" for text in ("selected_keys = 64", "producer = 2", *more)]
 
 
 def prepare(args):
