@@ -25,8 +25,8 @@ struct TensorCopy {
   /// Rows of a box of a tile that is gathered, of which `start` has tiles; 0 of
   /// others.
   int64_t rows = 0;
-  /// Swizzle atom columns, which have boxes of their own.
-  int64_t columns = 1;
+  /// Swizzle atom columns, which have boxes of their own; 0 without a map.
+  int64_t columns = 0;
   /// Its offset in a stage, and the number of its tensor map.
   int64_t offset = 0;
   size_t mapNumber = 0;

@@ -89,6 +89,7 @@ private:
   void consume(Block &block, Turn &turn);
   void consumeLoop(scf::ForOp loop, Turn &turn);
   void consumeOuter(scf::ForOp loop, Turn &turn);
+  void release(Value stage, Value condition);
   void advance(Turn &turn);
   Value getStageBytes(Value stage) { return b.mul(stage, plan.stageBytes); }
 
@@ -255,7 +256,7 @@ void Specializer::produceLoop(scf::ForOp loop, IRMapping &mapping, Turn &turn) {
     int64_t column = 0;
     for (const TensorCopy &copy : known->second) {
       load(copy, mapping, full, turn.stage, stage, column);
-      column += copy.map ? copy.columns : 0;
+      column += copy.columns;
     }
     if (warps)
       MBarrierArriveOp::create(b, full, turn.stage, Value(), /*copies=*/true);
@@ -350,6 +351,12 @@ static Value makeDot(ThreadBuilder &b, DotOp dot, Value a, Value acc,
 // The consumers
 //===----------------------------------------------------------------------===//
 
+/// Where lanes of the producer copy to a stage, each thread releases it.
+void Specializer::release(Value stage, Value condition) {
+  MBarrierArriveOp::create(b, empty, stage, condition, /*copies=*/false,
+                           /*each=*/warps != 0);
+}
+
 void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
   SmallVector<TensorCopy> &copies = plan.loops.find(loop)->second;
   // Three blocks leave no registers for its operand.
@@ -393,8 +400,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     // The first iteration has no stage before its own.
     isLater = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
                                     own.getInductionVar(), own.getLowerBound());
-  MBarrierArriveOp::create(b, empty, delayed.dot ? carried[1] : turn.stage,
-                           isLater, /*copies=*/false, /*each=*/warps != 0);
+  release(delayed.dot ? carried[1] : turn.stage, isLater);
   Value stage = turn.stage;
   advance(turn);
   SmallVector<Value> yielded(yield.getOperands());
@@ -421,8 +427,7 @@ void Specializer::consumeLoop(scf::ForOp loop, Turn &turn) {
     b.setInsertionPointToStart(branch.thenBlock());
     Value whole =
         makeDot(b, delayed.dot, results[0], sum, getStageBytes(results[1]));
-    MBarrierArriveOp::create(b, empty, results[1], Value(), /*copies=*/false,
-                             /*each=*/warps != 0);
+    release(results[1], /*condition=*/{});
     scf::YieldOp::create(b, whole);
     delayed.dot.erase();
   }

@@ -65,10 +65,12 @@ static LogicalResult verifyLoad(TmaLoadOp load) {
   if (load.getMap() >= count)
     return load.emitOpError("loads by tensor map ")
            << load.getMap() << " of a kernel that has " << count;
+  if (!load.getWarps())
+    return success();
   auto map = cast<nsa::rt::TensorMapAttr>(maps[load.getMap()]);
   int64_t columns =
       load.getBuffer().getType().getShape()[1] / map.getBox().asArrayRef()[0];
-  if (!load.getWarps() || int64_t(load.getWarps()->size()) == columns)
+  if (int64_t(load.getWarps()->size()) == columns)
     return success();
   return load.emitOpError("has warps for ")
          << load.getWarps()->size() << " of " << columns << " columns of boxes";

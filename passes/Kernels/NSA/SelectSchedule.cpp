@@ -26,7 +26,7 @@ using namespace nsa;
 ///
 /// What a program of `select` spills is a value or two, before the registers of
 /// a producer are reallocated. The gradient of keys of 28 / 4 heads of 128 and
-/// 32,768 tokens spills one, and takes three times as long in parts.
+/// 32,768 tokens spills one, and takes 1.7 times as long in parts.
 ///
 /// Kernels with their schedules; a number is the least width of their heads.
 static constexpr StringLiteral table = R"(
