@@ -426,7 +426,8 @@ def TileGPU_WarpSpecializeOp : TileGPU_Op<"warp_specialize", [
   }];
   let arguments = (ins I64Attr:$blocks, OptionalAttr<I64Attr>:$launch_registers,
                        OptionalAttr<DenseI64ArrayAttr>:$registers,
-                       OptionalAttr<I64Attr>:$warps);
+                       OptionalAttr<ConfinedAttr<I64Attr,
+                           [IntMinValue<1>, IntMaxValue<4>]>>:$warps);
   let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumer);
   let assemblyFormat = [{
     `blocks` $blocks (`launch` $launch_registers^ `registers` $registers)?

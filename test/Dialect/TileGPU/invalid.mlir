@@ -143,6 +143,16 @@ func.func @warps(%i: i32) {
 
 // -----
 
+func.func @too_many_warps() {
+  // expected-error@+1 {{attribute 'warps' failed to satisfy constraint: 64-bit signless integer attribute whose minimum value is 1 whose maximum value is 4}}
+  tile_gpu.warp_specialize blocks 1 producer warps 5 {
+  } consumer {
+  }
+  return
+}
+
+// -----
+
 func.func @swizzled_line() {
   // expected-error@+1 {{'tile_gpu.alloc' op has a swizzle, but holds elements of 'f32'}}
   %0 = tile_gpu.alloc swizzle 32 : !tile_gpu.memdesc<1x64xf32>
